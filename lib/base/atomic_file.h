@@ -1,0 +1,17 @@
+/* atomic_file.h - a file appears under its name whole or not at all. */
+#ifndef EMBER_BASE_ATOMIC_FILE_H
+#define EMBER_BASE_ATOMIC_FILE_H
+
+#include "lib/base/memory.h"
+
+/* The temporary name beside `path`: same folder, ".NAME.PID.tmp" (shortened to fit NAME_MAX). */
+EMBER_CHECKED ember_status ember_temporary_name(ember_bytes *out, const char *path);
+/* fsync of the file `temporary`, rename onto `path`, fsync of the folder. On failure the
+ * temporary is removed and `path` is as it was. Errors: EMBER_E_IO. */
+EMBER_CHECKED ember_status ember_commit_file(const char *temporary, const char *path);
+/* Writes `n` bytes under `path` atomically. Errors: EMBER_E_IO; nothing is left behind. */
+EMBER_CHECKED ember_status ember_write_file(const char *path, const void *data, size_t n);
+/* mkdir -p. Errors: EMBER_E_IO. */
+EMBER_CHECKED ember_status ember_make_folders(const char *path);
+
+#endif
