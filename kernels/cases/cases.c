@@ -1,0 +1,14 @@
+/* cases.c - the table of all operation cases. */
+#include "kernels/cases/cases.h"
+
+static const ember_op_case_list *const lists[] = {
+    &ember_ffn_cases,
+};
+
+const ember_op_case *ember_op_case_at(int index) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        if (index < lists[i]->n) return &lists[i]->items[index];
+        index -= lists[i]->n;
+    }
+    return NULL;
+}
