@@ -22,7 +22,7 @@
 #error "no BLAS was configured"
 #endif
 
-#include "kernels/cpu/backend_cpu.h"
+#include "kernels/cpu/levels_cpu.h"
 
 enum {
     PANEL_ROWS = 240,     /* multiples of the register tiles of BLIS (6 x 16) and OpenBLAS (16 x 4, 8 x 4) */
@@ -109,8 +109,7 @@ void ember_sgemm(const ember_backend *backend, bool ta, bool tb, int64_t m, int6
 }
 
 /* One block of rows of W, four at a time: x is loaded once for four dot products. */
-static inline __attribute__((always_inline)) void gemv_rows(int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta,
-                                                            float *y) {
+EMBER_BODY gemv_rows(int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta, float *y) {
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
         const float *w0 = w + j * ldw;
@@ -142,24 +141,19 @@ static inline __attribute__((always_inline)) void gemv_rows(int64_t n, int64_t k
     }
 }
 
-static void gemv_plain(int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta, float *y) {
-    gemv_rows(n, k, w, ldw, x, beta, y);
-}
+EMBER_LEVELS(gemv_rows, (int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta, float *y),
+             (n, k, w, ldw, x, beta, y))
 
-#if EMBER_CPU_X86
-EMBER_TARGET_AVX2 static void gemv_avx2(int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta, float *y) {
-    gemv_rows(n, k, w, ldw, x, beta, y);
+void ember_sgemv_panel(const ember_backend *backend, int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta,
+                       float *y) {
+    EMBER_LEVEL(backend, gemv_rows)(n, k, w, ldw, x, beta, y);
 }
-#endif
 
 void ember_sgemv(const ember_backend *backend, int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta, float *y) {
     enum { ROWS = 32 };
     const int64_t n_blocks = ember_ceil_div(n, ROWS);
     const bool parallel = n_blocks > 1 && 2.0 * (double)n * (double)k > SERIAL_FLOP;
-    void (*rows)(int64_t, int64_t, const float *, int64_t, const float *, float, float *) = gemv_plain;
-#if EMBER_CPU_X86
-    if (ember_cpu_isa_of(backend) >= EMBER_ISA_AVX2) rows = gemv_avx2;
-#endif
+    void (*rows)(int64_t, int64_t, const float *, int64_t, const float *, float, float *) = EMBER_LEVEL(backend, gemv_rows);
 #pragma omp parallel for num_threads(backend->n_threads) schedule(static) if (parallel)
     for (int64_t block = 0; block < n_blocks; block++) {
         const int64_t j = block * ROWS;

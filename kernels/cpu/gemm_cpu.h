@@ -27,6 +27,10 @@ ember_gemm_cut ember_sgemm_cut(int64_t m, int64_t n, int64_t k);
 /* y[n] = beta y + x[k] W[n, k]^T: the product of one token, memory-bound, split over rows of W. */
 void ember_sgemv(const ember_backend *backend, int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta, float *y);
 
+/* The same on one thread, at the backend's instruction set; may be called inside a parallel region. */
+void ember_sgemv_panel(const ember_backend *backend, int64_t n, int64_t k, const float *w, int64_t ldw, const float *x, float beta,
+                       float *y);
+
 /* Library and version, "BLIS 0.9.0 (zen3)"; `out` holds at least 96 bytes. */
 void ember_blas_describe(char out[96]);
 /* OpenBLAS builds with threads of their own are set to one. Called when a backend is made. */
