@@ -47,6 +47,8 @@ void ember_h5_abort(ember_h5_writer *file);
 /* ---- reading. `format` = expected root attribute; `max_version` = newest understood version.
  * Errors name the file, and: EMBER_E_NOT_FOUND, EMBER_E_IO, EMBER_E_FORMAT (not HDF5, or another
  * format), EMBER_E_CORRUPT (incomplete, truncated, manifest disagrees), EMBER_E_VERSION.
+ * `format` NULL takes every format whose name starts with "ember-" (see ember_h5_format).
+ * Whatever `verify_data` says, ember_h5_get and ember_h5_get_text hash what they read.
  * `verify_data`: hash every dataset now; otherwise structure and attributes only. */
 EMBER_CHECKED ember_status ember_h5_open(ember_h5_reader **out, const char *path, const char *format, int64_t max_version,
                                          bool verify_data);
@@ -54,6 +56,7 @@ EMBER_CHECKED ember_status ember_h5_open(ember_h5_reader **out, const char *path
 EMBER_CHECKED ember_status ember_h5_open_foreign(ember_h5_reader **out, const char *path);
 void ember_h5_close(ember_h5_reader *file);
 const char *ember_h5_path(const ember_h5_reader *file);
+const char *ember_h5_format(const ember_h5_reader *file); /* "" for foreign files */
 int64_t ember_h5_version(const ember_h5_reader *file);
 bool ember_h5_has(const ember_h5_reader *file, const char *object);
 EMBER_CHECKED ember_status ember_h5_get_info(const ember_h5_reader *file, const char *object, ember_h5_info *out);
@@ -68,7 +71,8 @@ EMBER_CHECKED ember_status ember_h5_get_text(const ember_h5_reader *file, const 
 /* Reads a whole dataset into `tensor.data`, converting f32/f64/bf16 to tensor.dtype (integers only
  * between equal kinds); shape must equal tensor.dims exactly. */
 EMBER_CHECKED ember_status ember_h5_get(const ember_h5_reader *file, const char *object, ember_tensor tensor);
-/* Calls `visit` for every object below `group`, depth first in name order. */
+/* Calls `visit` for every object below `group`, depth first in name order;
+ * `manifest` is left out. */
 typedef struct ember_h5_visit {
     ember_status (*object)(void *user, const char *path, bool is_group, const ember_h5_info *info);
     void *user;
