@@ -44,6 +44,10 @@ static inline void fixture_fill(ember_model *model) {
     }
 }
 
+static inline void check_close(double value, double wanted, double margin) {
+    if (!(fabs(value - wanted) <= margin)) fail_msg("%.17g is not within %g of %.17g", value, margin, wanted);
+}
+
 typedef struct fixture_batch {
     int64_t n_sequences, sequence_length;
     int32_t *input_ids, *target_ids, *document_start;
