@@ -21,6 +21,9 @@ typedef struct ember_h5_info {
     bool is_text;         /* variable-length string */
 } ember_h5_info;
 
+/* "1.10.8", of the libhdf5 that runs. */
+void ember_h5_library_version(char out[32]);
+
 /* ---- writing: everything goes to a temporary name beside `path`. After any failure only _abort
  * may be called. Intermediate groups are created. Object paths are absolute, "/a/b/c". */
 EMBER_CHECKED ember_status ember_h5_create(ember_h5_writer **out, const char *path, const char *format, int64_t version);

@@ -50,6 +50,18 @@ ember_status h5_access(hid_t *out) {
     return EMBER_OK;
 }
 
+hid_t h5_creation(hid_t class_of) {
+    enum { COMPACT = 65535 };
+    const hid_t list = H5Pcreate(class_of);
+    if (list < 0) return list;
+    const bool links = class_of == H5P_GROUP_CREATE || class_of == H5P_FILE_CREATE;
+    if (H5Pset_attr_phase_change(list, COMPACT, 0) < 0 || (links && H5Pset_link_phase_change(list, COMPACT, 0) < 0)) {
+        (void)H5Pclose(list);
+        return -1;
+    }
+    return list;
+}
+
 typedef struct type_row {
     ember_dtype dtype;
     H5T_class_t kind;
@@ -135,4 +147,15 @@ ember_dtype h5_dtype_of(hid_t type, bool *exact) {
 
 void h5_hash_text(char out[H5_HASH_BYTES + 1], uint64_t hash) {
     (void)snprintf(out, H5_HASH_BYTES + 1, "%016llx", (unsigned long long)hash);
+}
+
+void ember_h5_library_version(char out[32]) {
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned release = 0;
+    if (h5_library() != EMBER_OK || H5get_libversion(&major, &minor, &release) < 0) {
+        (void)snprintf(out, 32, "unknown");
+        return;
+    }
+    (void)snprintf(out, 32, "%u.%u.%u", major, minor, release);
 }
