@@ -76,8 +76,10 @@ static ember_status file_section(void *user, const char *path, int line) {
     if (row >= 0) return ember_fail(EMBER_E_CONFIG, "%s is a mapping here; it is a single key", path);
     if (!ember_schema_is_section(path)) {
         char shown[256];
-        return ember_fail(EMBER_E_CONFIG, "unknown section %s; the nearest known key is %s (`ember help config` lists all)",
-                          ember_yaml_shown(shown, path), ember_schema_nearest(path));
+        int length = 0;
+        const char *nearest = ember_schema_nearest_section(path, &length);
+        return ember_fail(EMBER_E_CONFIG, "unknown section %s; the nearest known one is %.*s (`ember help config` lists all keys)",
+                          ember_yaml_shown(shown, path), length, nearest);
     }
     int *seen = &reading->section_line[first_row(path)];
     if (*seen) return ember_fail(EMBER_E_CONFIG, "section %s is given twice, first in line %d; put its keys together", path, *seen);

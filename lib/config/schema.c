@@ -291,6 +291,23 @@ const char *ember_schema_nearest(const char *key) {
     return nearest;
 }
 
+const char *ember_schema_nearest_section(const char *section, int *length) {
+    const char *nearest = rows[0].key;
+    size_t least = SIZE_MAX;
+    *length = 0;
+    for (int i = 0; i < N_ROWS; i++) {
+        char candidate[LONGEST_NAME] = "";
+        const size_t n = (size_t)(strrchr(rows[i].key, '.') - rows[i].key);
+        memcpy(candidate, rows[i].key, n);
+        const size_t distance = edit_distance(section, candidate);
+        if (distance >= least) continue;
+        least = distance;
+        nearest = rows[i].key;
+        *length = (int)n;
+    }
+    return nearest;
+}
+
 const char *ember_schema_type_name(ember_schema_type type) {
     switch (type) {
     case EMBER_KEY_BOOL: return "bool";

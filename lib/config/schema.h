@@ -44,6 +44,8 @@ int ember_schema_find(const char *key);
 bool ember_schema_is_section(const char *section);
 /* The known key that is most like `key` by edit distance; never NULL. */
 const char *ember_schema_nearest(const char *key);
+/* The same for a section: its name is the first *length bytes of the result. */
+const char *ember_schema_nearest_section(const char *section, int *length);
 
 const char *ember_schema_type_name(ember_schema_type type);
 /* "0 to 1", "above 0, at most 10", "relu, relu2 or silu"; empty when every value is allowed. */
