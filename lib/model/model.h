@@ -91,6 +91,8 @@ EMBER_CHECKED ember_status ember_model_run(ember_model *model, const ember_micro
 EMBER_CHECKED ember_status ember_model_logits(ember_model *model, const ember_micro_batch *batch, float *logits, int64_t *full_layer);
 /* Enlarges the layer's spill plan to what the last run needed. *entries = new capacity. */
 EMBER_CHECKED ember_status ember_model_grow_spill(ember_model *model, int64_t layer, int64_t *entries);
+/* Entries that the layer's last forward needed (also after EMBER_E_CAPACITY); 0 in dense mode. */
+int64_t ember_model_spill_needed(const ember_model *model, int64_t layer);
 /* First parameter whose value (or gradient) holds NaN or infinity: its index, or -1. */
 EMBER_CHECKED ember_status ember_model_find_nonfinite(ember_model *model, bool gradients, int64_t *index);
 
