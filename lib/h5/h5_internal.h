@@ -33,6 +33,10 @@ EMBER_CHECKED ember_status h5_library(void);
 ember_status h5_fail(ember_status status, const char *format, ...) EMBER_PRINTF(2, 3);
 /* File access for Ember files: v110 bounds, 4 KiB alignment, no locks. */
 EMBER_CHECKED ember_status h5_access(hid_t *out);
+/* A creation list (close it) of H5P_FILE_CREATE, H5P_GROUP_CREATE or H5P_DATASET_CREATE that keeps links and
+ * attributes inside the object header. That header has a checksum which is tested before anything in it is
+ * used; the heaps and trees that libhdf5 would otherwise make from the ninth on crash it when damaged. */
+hid_t h5_creation(hid_t class_of);
 /* A new type identifier (close it) stored in the file for `dtype`. */
 EMBER_CHECKED ember_status h5_type_of(hid_t *out, ember_dtype dtype);
 /* The dtype that a stored type holds, whatever its byte order; 0 when it is none of ours. *exact:

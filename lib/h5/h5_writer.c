@@ -62,7 +62,15 @@ ember_status h5_writer_break(ember_h5_writer *file, const char *object) {
 
 /* ---- disk space */
 
-/* Makes sure that `bytes` more, and the metadata around them, will fit. */
+static int allocate_disk(const ember_h5_writer *file, uint64_t bytes) {
+    int why = 0;
+    do {
+        why = posix_fallocate(file->fd, (off_t)file->reserved, (off_t)(bytes - file->reserved));
+    } while (why == EINTR);
+    return why;
+}
+
+/* Space is taken ahead in steps, or to the byte where the disk has no more. */
 ember_status h5_writer_space(ember_h5_writer *file, uint64_t bytes) {
     hsize_t size = 0;
     struct rlimit limit;
@@ -82,10 +90,11 @@ ember_status h5_writer_space(ember_h5_writer *file, uint64_t bytes) {
     }
     uint64_t target = needed + (bytes < RESERVE_STEP_BYTES ? bytes : RESERVE_STEP_BYTES);
     if (limited && target > limit.rlim_cur) target = limit.rlim_cur;
-    int why = 0;
-    do {
-        why = posix_fallocate(file->fd, (off_t)file->reserved, (off_t)(target - file->reserved));
-    } while (why == EINTR);
+    int why = allocate_disk(file, target);
+    if (why != 0 && target > needed) {
+        target = needed;
+        why = allocate_disk(file, target);
+    }
     if (why != 0) {
         return ember_fail(EMBER_E_IO, "%s: cannot reserve %llu bytes on disk: %s", file->path, (unsigned long long)needed, strerror(why));
     }
@@ -132,12 +141,17 @@ void ember_h5_abort(ember_h5_writer *file) {
 
 static ember_status create_file(ember_h5_writer *file) {
     hid_t access = -1;
+    hid_t creation = -1;
     EMBER_TRY(ember_temporary_name(&file->temporary, file->path));
     file->fd = open(file->temporary.data, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file->fd < 0) return ember_fail(EMBER_E_IO, "%s: cannot create: %s", file->path, strerror(errno));
     file->created = true;
     EMBER_TRY(h5_access(&access));
-    file->id = H5Fcreate(file->temporary.data, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    creation = h5_creation(H5P_FILE_CREATE);
+    if (creation >= 0) {
+        file->id = H5Fcreate(file->temporary.data, H5F_ACC_TRUNC, creation, access);
+        (void)H5Pclose(creation);
+    }
     (void)H5Pclose(access);
     if (file->id < 0) return h5_writer_break(file, "the file");
     EMBER_TRY(h5_writer_space(file, 0));
@@ -199,7 +213,9 @@ static ember_status make_groups(ember_h5_writer *file, const char *object, bool 
         EMBER_TRY(h5_writer_space(file, 0));
         EMBER_TRY(remember(file, prefix, &known));
         known->is_group = true;
-        const hid_t group = H5Gcreate2(file->id, prefix, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        const hid_t creation = h5_creation(H5P_GROUP_CREATE);
+        const hid_t group = creation < 0 ? -1 : H5Gcreate2(file->id, prefix, H5P_DEFAULT, creation, H5P_DEFAULT);
+        if (creation >= 0) (void)H5Pclose(creation);
         if (group < 0 || H5Gclose(group) < 0) return h5_writer_break(file, prefix);
     }
     return EMBER_OK;
@@ -311,7 +327,7 @@ static hid_t create_dataset(ember_h5_writer *file, const char *object, ember_dty
     for (int i = 0; i < n_dims; i++)
         extent[i] = (hsize_t)dims[i];
     const hid_t space = n_dims ? H5Screate_simple(n_dims, extent, NULL) : H5Screate(H5S_SCALAR);
-    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t creation = h5_creation(H5P_DATASET_CREATE);
     const bool ready = h5_type_of(&type, dtype) == EMBER_OK && space >= 0 && creation >= 0 &&
                        H5Pset_layout(creation, H5D_CONTIGUOUS) >= 0 && H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY) >= 0 &&
                        H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0;
