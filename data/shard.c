@@ -224,8 +224,8 @@ static ember_status read_bytes(const ember_shard *shard, uint64_t offset, void *
 ember_status ember_shard_read(const ember_shard *shard, int64_t first, int64_t n, uint32_t *out) {
     enum { PIECE = 8192 };
     if (first < 0 || n < 0 || first > shard->n_tokens || n > shard->n_tokens - first) {
-        return ember_fail(EMBER_E_ARGUMENT, "%s: tokens %lld to %lld are outside its %lld tokens", shard->path, (long long)first,
-                          (long long)(first + n), (long long)shard->n_tokens);
+        return ember_fail(EMBER_E_ARGUMENT, "%s: %lld tokens from token %lld on reach outside its %lld tokens", shard->path, (long long)n,
+                          (long long)first, (long long)shard->n_tokens);
     }
     const size_t width = ember_dtype_bytes(shard->dtype);
     for (int64_t done = 0; done < n;) {
