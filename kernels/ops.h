@@ -56,11 +56,12 @@ typedef struct ember_ffn_args {
     const float *down;    /* [h, d] */
     const uint8_t *mask;  /* [M], 0 = padding; NULL: all real */
     const float *given_g; /* tests: [M, h] replaces the gate product (plain: the up product) */
+    bool time_gate;       /* benchmarks: with given_g the product is computed as well, and dropped */
     /* forward */
     float *y; /* [M, d]: overwritten, or added to when `accumulate` */
     bool accumulate;
     uint64_t *fire_count; /* [h] += non-padding tokens that fired; NULL: not wanted */
-    uint32_t *token_l0;   /* [M] firing neurons of each token; NULL: not wanted */
+    uint32_t *token_l0;   /* [M] firing neurons of each token, 0 for padding; NULL: not wanted */
     uint64_t *l0_sum;     /* += over non-padding tokens */
     double *l1_sum;       /* += over non-padding tokens of sum |h_j| */
     /* backward */
