@@ -33,5 +33,16 @@ const ember_op_case *ember_op_case_at(int index);
 
 /* The lists, one a file. */
 extern const ember_op_case_list ember_ffn_cases;
+extern const ember_op_case_list ember_linear_cases;
+extern const ember_op_case_list ember_embedding_cases;
+extern const ember_op_case_list ember_rmsnorm_cases;
+extern const ember_op_case_list ember_qknorm_cases;
+extern const ember_op_case_list ember_rope_cases;
+extern const ember_op_case_list ember_attention_cases;
+extern const ember_op_case_list ember_attention_cached_cases;
+extern const ember_op_case_list ember_cross_entropy_cases;
+extern const ember_op_case_list ember_adamw_cases;
+extern const ember_op_case_list ember_sum_squares_cases;
+extern const ember_op_case_list ember_add_cases;
 
 #endif

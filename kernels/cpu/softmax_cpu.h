@@ -4,10 +4,10 @@
 
 #include "kernels/cpu/levels_cpu.h"
 
-/* row[0..n) becomes exp(row - max); *max and the sum of the results (float32 in pieces of 256, then
+/* row[0..n) becomes exp(row - max); *max and the sum of the results (float32 in pieces of 64, then
  * double, so that a vocabulary of 100,000 costs no accuracy). NaN in the row makes the sum NaN. n >= 1. */
 EMBER_BODY ember_softmax_row(float *row, int64_t n, float *max, double *sum) {
-    enum { PIECE = 256, LANES = 16 };
+    enum { PIECE = 64, LANES = 16 };
     float lanes[LANES]; /* by hand: compilers do not vectorise a maximum that must respect NaN */
     for (int l = 0; l < LANES; l++)
         lanes[l] = row[0];
