@@ -39,7 +39,7 @@ ember_status ember_l1_controller_init(ember_l1_controller *out, const ember_sett
 }
 
 static double ramp(const ember_l1_controller *controller, int64_t step) {
-    const int64_t k = step - 1 - controller->start_step;
+    const int64_t k = step - (controller->start_step > 1 ? controller->start_step : 1);
     if (k < 0) return 0;
     if (k < controller->warmup_steps) return (double)(k + 1) / (double)controller->warmup_steps;
     return 1;

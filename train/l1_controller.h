@@ -11,7 +11,7 @@ enum { EMBER_L1_STATE = 2 }; /* numbers in ember_l1_controller.state */
 typedef struct ember_l1_controller {
     int64_t n_layers;
     double base[EMBER_MAX_LAYERS]; /* sparsity.l1 of each layer */
-    int64_t start_step;            /* finished steps before lambda leaves 0 */
+    int64_t start_step;            /* lambda is 0 before this step */
     int64_t warmup_steps;
     double target; /* non-zero fraction of the model; 0: lambda is the schedule alone */
     double rate;   /* gain per step */
@@ -23,8 +23,8 @@ typedef struct ember_l1_controller {
  * where a target asks for a coefficient to steer. */
 EMBER_CHECKED ember_status ember_l1_controller_init(ember_l1_controller *out, const ember_settings *settings, int64_t n_layers);
 
-/* lambda of each layer for step s = 1, 2, ...; `lambda` holds n_layers values. With k = s - 1:
- *   ramp(k) = 0 for k < start, (k - start + 1) / warmup during the warm-up, then 1
+/* lambda of each layer for step s = 1, 2, ...; `lambda` holds n_layers values. With k = s - max(start, 1):
+ *   ramp(k) = 0 for k < 0, (k + 1) / warmup for k < warmup, then 1
  *   lambda = base * ramp * exp(integral + rate * damping * smoothed error), the exponent within
  *   +-log(10^4). Returns their mean. */
 double ember_l1_controller_lambda(const ember_l1_controller *controller, int64_t step, double *lambda);

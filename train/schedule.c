@@ -13,25 +13,24 @@ ember_schedule ember_schedule_from(const ember_settings *settings) {
                             .final_lr_fraction = settings->train.final_lr_fraction};
 }
 
-/* (k - first) / length, kept in 0..1; a decay without length is over at once. */
-static double progress(int64_t k, int64_t first, int64_t length) {
-    if (k < first) return 0;
-    if (length <= 0 || k - first >= length) return 1;
-    return (double)(k - first) / (double)length;
+/* (step - first) / length, kept in 0..1; a decay without length is over at once. */
+static double progress(int64_t step, int64_t first, int64_t length) {
+    if (step <= first) return 0;
+    if (step - first >= length) return 1;
+    return (double)(step - first) / (double)length;
 }
 
 double ember_schedule_lr(const ember_schedule *schedule, int64_t step) {
-    const int64_t k = step - 1;
+    const int64_t warmup = schedule->warmup_steps;
     const double f = schedule->final_lr_fraction;
-    if (k < schedule->warmup_steps) return schedule->lr * (double)(k + 1) / (double)schedule->warmup_steps;
-    const double p = progress(k, schedule->warmup_steps, schedule->steps - schedule->warmup_steps);
+    if (step <= warmup) return schedule->lr * (double)step / (double)warmup;
+    const double p = progress(step, warmup, schedule->steps - warmup);
     switch (schedule->kind) {
     case EMBER_SCHEDULE_CONSTANT: break;
     case EMBER_SCHEDULE_LINEAR: return schedule->lr * (1 - (1 - f) * p);
     case EMBER_SCHEDULE_COSINE: return schedule->lr * (f + (1 - f) * 0.5 * (1 + cos(pi * p)));
     case EMBER_SCHEDULE_WSD: {
-        if (schedule->decay_steps <= 0) break;
-        const double q = progress(k, schedule->steps - schedule->decay_steps, schedule->decay_steps);
+        const double q = progress(step, schedule->steps - schedule->decay_steps, schedule->decay_steps);
         return schedule->lr * (1 - (1 - f) * q);
     }
     }

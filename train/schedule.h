@@ -15,14 +15,13 @@ typedef struct ember_schedule {
 
 ember_schedule ember_schedule_from(const ember_settings *settings);
 
-/* Learning rate of step s = 1 .. steps (k = s - 1, W warm-up, S steps, D decay, f final fraction):
- *   k < W:     lr (k + 1) / W
+/* Learning rate of step s = 1 .. steps (W warm-up, S steps, D decay, f final fraction):
+ *   s <= W:    lr s / W
  *   constant:  lr
- *   linear:    lr (1 - (1 - f) p),                    p = (k - W) / (S - W)
- *   cosine:    lr (f + (1 - f) (1 + cos(pi p)) / 2),  p = (k - W) / (S - W)
- *   wsd:       lr until k = S - D, then as linear with p = (k - (S - D)) / D
- * p = 1 falls just behind the last step, so no step runs at the very end of the decay; steps beyond S
- * keep p = 1. */
+ *   linear:    lr (1 - (1 - f) p),                    p = (s - W) / (S - W)
+ *   cosine:    lr (f + (1 - f) (1 + cos(pi p)) / 2),  p = (s - W) / (S - W)
+ *   wsd:       lr until s = S - D, then as linear with p = (s - (S - D)) / D
+ * So the last step of the warm-up runs at lr and step S at f lr; steps beyond S keep p = 1. */
 double ember_schedule_lr(const ember_schedule *schedule, int64_t step);
 
 #endif

@@ -69,6 +69,8 @@ EMBER_CHECKED ember_status ember_trainer_evaluate(ember_trainer *trainer, ember_
 /* Writes a full checkpoint of the present state. */
 EMBER_CHECKED ember_status ember_trainer_save(ember_trainer *trainer, const char *path);
 
+/* The model that a run of these settings allocates; for `plan`. */
+ember_model_options ember_trainer_model_options(const ember_settings *settings);
 int64_t ember_trainer_step(const ember_trainer *trainer);      /* finished steps */
 int64_t ember_trainer_last_step(const ember_trainer *trainer); /* at which the run ends */
 ember_model *ember_trainer_model(ember_trainer *trainer);

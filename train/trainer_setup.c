@@ -52,9 +52,7 @@ static ember_status open_valid(ember_trainer *trainer) {
 }
 
 ember_status trainer_open_data(ember_trainer *trainer) {
-    const ember_settings *s = trainer->settings;
-    const int64_t asked = s->train.micro_batch_size;
-    trainer->micro_batch = asked > 0 && asked < s->train.batch_size ? asked : s->train.batch_size;
+    trainer->micro_batch = ember_trainer_model_options(trainer->settings).n_sequences;
     EMBER_TRY(open_train(trainer));
     EMBER_TRY(open_valid(trainer));
     const int64_t in_shards = ember_loader_vocab_size(trainer->train_data);
@@ -110,15 +108,22 @@ static ember_status allocate_scratch(ember_trainer *trainer) {
     return EMBER_OK;
 }
 
+ember_model_options ember_trainer_model_options(const ember_settings *settings) {
+    const ember_settings *s = settings;
+    const int64_t micro = s->train.micro_batch_size;
+    const bool silu = s->ffn.activation == EMBER_SILU;
+    return (ember_model_options){.training = true,
+                                 .n_sequences = micro > 0 && micro < s->train.batch_size ? micro : s->train.batch_size,
+                                 .sequence_length = s->train.sequence_length,
+                                 .compression = s->ffn.compression,
+                                 .may_run_dense = silu || s->ffn.mode != EMBER_FFN_TWELL,
+                                 .may_run_twell = !silu && s->ffn.mode != EMBER_FFN_DENSE};
+}
+
 static ember_status create_model(ember_trainer *trainer) {
     const ember_settings *s = trainer->settings;
     const bool silu = trainer->hparams.activation == EMBER_SILU;
-    const ember_model_options options = {.training = true,
-                                         .n_sequences = trainer->micro_batch,
-                                         .sequence_length = s->train.sequence_length,
-                                         .compression = s->ffn.compression,
-                                         .may_run_dense = silu || s->ffn.mode != EMBER_FFN_TWELL,
-                                         .may_run_twell = !silu && s->ffn.mode != EMBER_FFN_DENSE};
+    const ember_model_options options = ember_trainer_model_options(s);
     if (silu && s->ffn.mode == EMBER_FFN_TWELL)
         return ember_fail(EMBER_E_CONFIG,
                           "ffn.mode twell needs neurons that can be silent; ffn.activation silu runs dense (use relu or relu2)");
