@@ -35,17 +35,25 @@ int64_t ember_tokenizer_find(const ember_tokenizer *tokenizer, const char *token
  * <s>, <|begin_of_text|>, ...); -1 when there is none. `bytes`: end-of-text is 256. */
 int64_t ember_tokenizer_eos(const ember_tokenizer *tokenizer);
 int64_t ember_tokenizer_bos(const ember_tokenizer *tokenizer);
-/* True when decode(encode(x)) = x for every byte string. */
+int64_t ember_tokenizer_unk(const ember_tokenizer *tokenizer); /* model.unk_token; -1 when there is none */
+/* A token's text as the file has it; NULL when no token has this id. Owned by the tokenizer. */
+const char *ember_tokenizer_token(const ember_tokenizer *tokenizer, int64_t id);
+bool ember_tokenizer_is_special(const ember_tokenizer *tokenizer, int64_t id);
+/* True when decode(encode(x)) = x for every byte string (no special tokens added, none skipped). */
 bool ember_tokenizer_lossless(const ember_tokenizer *tokenizer);
 
 EMBER_CHECKED ember_status ember_encoder_create(ember_encoder **out, const ember_tokenizer *tokenizer);
 void ember_encoder_free(ember_encoder *encoder);
 /* Appends the ids of `n` bytes. `add_special`: the post-processor's template (begin/end tokens).
  * Text of special tokens inside the input becomes those tokens, as in the reference, unless
- * `plain` is set (corpus text: special tokens are never made from data). */
+ * `plain` is set (corpus text: special tokens are never made from data). Bytes that are not UTF-8 make
+ * pieces of their own between the valid runs, which are encoded one by one; no dummy blank is put behind them.
+ * Time O(n log n), also when the text is one piece; a piece of p symbols takes about 28 p bytes meanwhile.
+ * On an error `out` is as it was. */
 EMBER_CHECKED ember_status ember_encode(ember_encoder *encoder, const char *text, size_t n, bool add_special, bool plain, ember_ids *out);
 /* A position >= `from` and < `n` where `text` may be cut so that encoding the two parts separately gives
- * the same ids; `n` when none was found. Lets long documents stream and split over threads. */
+ * the same ids (without `add_special`); `n` when none was found. Lets long documents stream and split over
+ * threads. tokenizer_cut.c says where and why; a tokenizer without pre-tokenizer has no such place. */
 size_t ember_encode_cut(const ember_tokenizer *tokenizer, const char *text, size_t n, size_t from);
 
 /* All ids at once. Ids outside the vocabulary are EMBER_E_ARGUMENT. */
