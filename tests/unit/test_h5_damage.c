@@ -7,6 +7,10 @@
 #include "lib/h5/h5.h"
 #include "tests/check.h"
 
+/* libhdf5 1.10.8 loses a few hundred bytes when the checksum of an object header is wrong. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:libhdf5\n"; }
+
 #define FILE_NAME "test_h5_damage.tmp.h5"
 
 static void write_sample(void) {
@@ -104,7 +108,7 @@ static void test_single_bytes(void **state) {
     check_ok(read_all(&good, true));
     check_ok(ember_read_file(&raw, FILE_NAME, 0));
     const char *all = getenv("EMBER_TEST_EVERY_BYTE");
-    const size_t stride = all ? 1 : 29; /* prime: meets every field of the fixed-size records */
+    const size_t stride = all ? 1 : 53; /* prime: meets every field of the fixed-size records */
     for (size_t at = 0; at < raw.n; at += at < 200 ? 1 : stride) {
         const char kept = raw.data[at];
         raw.data[at] = (char)(all ? kept ^ (1 << (at % 8)) : at % 3 ? ~kept : 1);
@@ -122,7 +126,8 @@ static void test_single_bytes(void **state) {
         assert_int_equal(fclose(file), 0);
     }
     print_message("%zu bytes: %d errors, %d identical\n", raw.n, n_errors, n_same);
-    assert_true(n_errors > 500);
+    assert_true(n_errors > 300);
+    assert_true(n_same > 0);
     ember_bytes now = {0};
     check_ok(read_all(&now, true));
     assert_int_equal(now.n, good.n);
