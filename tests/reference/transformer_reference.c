@@ -14,30 +14,38 @@ static double *zeros(int64_t n) {
     return block;
 }
 
-static const double *find(const ember_hparams *p, double *const *params, int layer, ember_param_role role) {
-    const int64_t n = ember_hparams_n_params(p);
-    for (int64_t i = 0; i < n; i++) {
-        const ember_param_spec spec = ember_hparams_param(p, i);
-        if (spec.layer == layer && spec.role == role) return params[i];
-    }
-    return NULL;
-}
+/* Every parameter by what it is. */
+typedef struct reference_model {
+    const double *embedding, *final_norm, *head;
+    reference_layer layers[EMBER_MAX_LAYERS];
+} reference_model;
 
-static reference_layer layer_of(const ember_hparams *p, double *const *params, int layer) {
-    return (reference_layer){.attention_norm = find(p, params, layer, EMBER_PARAM_ATTENTION_NORM),
-                             .q = find(p, params, layer, EMBER_PARAM_Q),
-                             .k = find(p, params, layer, EMBER_PARAM_K),
-                             .v = find(p, params, layer, EMBER_PARAM_V),
-                             .q_bias = find(p, params, layer, EMBER_PARAM_Q_BIAS),
-                             .k_bias = find(p, params, layer, EMBER_PARAM_K_BIAS),
-                             .v_bias = find(p, params, layer, EMBER_PARAM_V_BIAS),
-                             .q_norm = find(p, params, layer, EMBER_PARAM_Q_NORM),
-                             .k_norm = find(p, params, layer, EMBER_PARAM_K_NORM),
-                             .o = find(p, params, layer, EMBER_PARAM_O),
-                             .ffn_norm = find(p, params, layer, EMBER_PARAM_FFN_NORM),
-                             .gate = find(p, params, layer, EMBER_PARAM_GATE),
-                             .up = find(p, params, layer, EMBER_PARAM_UP),
-                             .down = find(p, params, layer, EMBER_PARAM_DOWN)};
+static void find_params(reference_model *out, const ember_hparams *p, double *const *params) {
+    memset(out, 0, sizeof *out);
+    for (int64_t i = 0; i < ember_hparams_n_params(p); i++) {
+        const ember_param_spec spec = ember_hparams_param(p, i);
+        reference_layer *layer = &out->layers[spec.layer < 0 ? 0 : spec.layer];
+        switch (spec.role) {
+        case EMBER_PARAM_EMBEDDING: out->embedding = params[i]; break;
+        case EMBER_PARAM_FINAL_NORM: out->final_norm = params[i]; break;
+        case EMBER_PARAM_HEAD: out->head = params[i]; break;
+        case EMBER_PARAM_ATTENTION_NORM: layer->attention_norm = params[i]; break;
+        case EMBER_PARAM_Q: layer->q = params[i]; break;
+        case EMBER_PARAM_K: layer->k = params[i]; break;
+        case EMBER_PARAM_V: layer->v = params[i]; break;
+        case EMBER_PARAM_Q_BIAS: layer->q_bias = params[i]; break;
+        case EMBER_PARAM_K_BIAS: layer->k_bias = params[i]; break;
+        case EMBER_PARAM_V_BIAS: layer->v_bias = params[i]; break;
+        case EMBER_PARAM_Q_NORM: layer->q_norm = params[i]; break;
+        case EMBER_PARAM_K_NORM: layer->k_norm = params[i]; break;
+        case EMBER_PARAM_O: layer->o = params[i]; break;
+        case EMBER_PARAM_FFN_NORM: layer->ffn_norm = params[i]; break;
+        case EMBER_PARAM_GATE: layer->gate = params[i]; break;
+        case EMBER_PARAM_UP: layer->up = params[i]; break;
+        case EMBER_PARAM_DOWN: layer->down = params[i]; break;
+        }
+    }
+    if (!out->head) out->head = out->embedding;
 }
 
 /* y[n_rows] = w[n_rows, n] x + bias */
@@ -182,29 +190,27 @@ static void token_loss(reference_result *out, const double *logits, int64_t voca
     out->n_targets++;
 }
 
-static void run_sequence(reference_result *out, double *logits, const ember_hparams *p, double *const *params, const reference_batch *batch,
-                         int64_t sequence) {
+static void run_sequence(reference_result *out, double *logits, const ember_hparams *p, const reference_model *model,
+                         const reference_batch *batch, int64_t sequence) {
     const int64_t d = p->hidden_size;
     const int64_t length = batch->sequence_length;
     const int64_t offset = sequence * length;
     double *x = zeros(length * d), *normed = zeros(d), *row = zeros(p->vocab_size);
     for (int64_t t = 0; t < length; t++)
-        memcpy(x + t * d, params[0] + batch->input_ids[offset + t] * d, (size_t)d * sizeof(double));
+        memcpy(x + t * d, model->embedding + batch->input_ids[offset + t] * d, (size_t)d * sizeof(double));
     for (int layer = 0; layer < (int)p->num_hidden_layers; layer++) {
-        const reference_layer w = layer_of(p, params, layer);
-        attention_block(p, &w, x, batch->document_start ? batch->document_start + offset : NULL, length);
+        attention_block(p, &model->layers[layer], x, batch->document_start ? batch->document_start + offset : NULL, length);
         for (int64_t t = 0; t < length; t++) {
             double l0 = 0.0, l1 = 0.0;
-            feed_forward(p, &w, p->neurons[layer], x + t * d, &l0, &l1);
+            feed_forward(p, &model->layers[layer], p->neurons[layer], x + t * d, &l0, &l1);
             const bool real = !batch->mask || batch->mask[offset + t];
             out->l0_sum[layer] += real ? l0 : 0.0;
             out->l1_sum[layer] += real ? l1 : 0.0;
         }
     }
-    const double *head = p->tie_word_embeddings ? params[0] : find(p, params, -1, EMBER_PARAM_HEAD);
     for (int64_t t = 0; t < length; t++) {
-        rmsnorm(normed, x + t * d, find(p, params, -1, EMBER_PARAM_FINAL_NORM), d, p->rms_norm_eps);
-        multiply(row, head, NULL, normed, p->vocab_size, d);
+        rmsnorm(normed, x + t * d, model->final_norm, d, p->rms_norm_eps);
+        multiply(row, model->head, NULL, normed, p->vocab_size, d);
         if (logits) memcpy(logits + (offset + t) * p->vocab_size, row, (size_t)p->vocab_size * sizeof(double));
         token_loss(out, row, p->vocab_size, batch->target_ids ? batch->target_ids[offset + t] : -1);
         out->n_inputs += !batch->mask || batch->mask[offset + t] ? 1 : 0;
@@ -217,8 +223,10 @@ static void run_sequence(reference_result *out, double *logits, const ember_hpar
 void transformer_reference_forward(reference_result *out, double *logits, const ember_hparams *p, double *const *params,
                                    const reference_batch *batch) {
     memset(out, 0, sizeof *out);
+    static reference_model model; /* large */
+    find_params(&model, p, params);
     for (int64_t sequence = 0; sequence < batch->n_sequences; sequence++)
-        run_sequence(out, logits, p, params, batch, sequence);
+        run_sequence(out, logits, p, &model, batch, sequence);
 }
 
 double transformer_reference_loss(const ember_hparams *p, double *const *params, const reference_batch *batch, const double *lambda) {
