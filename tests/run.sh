@@ -20,7 +20,7 @@ pass() {
     preset=$1
     shift
     echo "== $preset: configure and build"
-    if ! cmake --preset "$preset" > "$log" 2>&1; then
+    if ! cmake --preset "$preset" -DEMBER_TESTS=ON > "$log" 2>&1; then
         tail -n 40 "$log"
         echo "== $preset: cmake failed"
         broken=1

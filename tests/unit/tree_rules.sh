@@ -33,9 +33,9 @@ check_unique_names() {
 
 # Quoted includes are relative to the root, exist, and follow the arrows; some system headers have one home.
 check_includes() {
-    grep -E '^(lib|kernels|data|checkpoints|train|tests)/.*\.(c|h|cu|cuh)$' | while IFS= read -r file; do
-        sed -nE 's|^[[:space:]]*#[[:space:]]*include[[:space:]]*([<"][^>"]*)[>"].*|\1|p' "$file" | sed "s|^|$file |"
-    done | awk '
+    { grep -E '^(lib|kernels|data|checkpoints|train|tests)/.*\.(c|h|cu|cuh)$' || true; } | tr '\n' '\0' |
+        xargs -0 -r grep -HE '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]' |
+        sed -E 's|^([^:]*):[[:space:]]*#[[:space:]]*include[[:space:]]*([<"][^>"]*)[>"].*|\1 \2|' | awk '
         function room(path,    part) {
             if (path == "lib/ember.h") return "ember"
             split(path, part, "/")
@@ -81,11 +81,11 @@ check_words() {
     marks='(^|[^A-Za-z_])(TO''DO|FIX''ME|XX''X)([^A-Za-z_]|$)|(^|[^A-Za-z_])st''ub(s|bed)?([^A-Za-z_]|$)|not (yet )?imple''mented'
     paths='(^|[^A-Za-z0-9_.$}/-])/(wo''rk|ho''me|ro''ot|Us''ers)/'
     hosts='(py''pi|crat''es|np''mjs|gol''ang|deb''ian)\.(org|io|com)'
-    while IFS= read -r file; do
-        grep -nIE "$marks" "$file" /dev/null | sed 's|$|   <- a mark of unfinished work|' || true
-        grep -nIE "$paths" "$file" /dev/null | sed 's|$|   <- a path of one machine|' || true
-        grep -nIE "$hosts" "$file" /dev/null | sed 's|$|   <- the host of a package registry|' || true
-    done
+    copy=$(tr '\n' '\001')
+    look() { printf '%s' "$copy" | tr '\001' '\0' | xargs -0 -r grep -nIHE -- "$1" | sed "s|\$|   <- $2|"; }
+    look "$marks" 'a mark of unfinished work'
+    look "$paths" 'a path of one machine'
+    look "$hosts" 'the host of a package registry'
 }
 
 check_tree() {
