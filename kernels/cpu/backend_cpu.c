@@ -5,17 +5,11 @@
 #include <omp.h>
 #include <string.h>
 
+#include "kernels/cpu/ffn_cpu.h"
 #include "kernels/cpu/gemm_cpu.h"
 #include "kernels/cpu/ops_cpu.h"
 #include "lib/base/memory.h"
 #include "lib/base/status.h"
-
-#if __has_include("kernels/cpu/ffn_cpu.h")
-#include "kernels/cpu/ffn_cpu.h"
-#define HAVE_FFN 1
-#else
-#define HAVE_FFN 0
-#endif
 
 enum { MAX_THREADS = 4096 };
 
@@ -53,17 +47,13 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static size_t thread_bytes_of(const ember_workspace_shape *shape) {
     size_t bytes = ember_attention_thread_scratch_bytes(shape);
     bytes = larger(bytes, ember_attention_cached_thread_scratch_bytes(shape));
-#if HAVE_FFN
     bytes = larger(bytes, ember_ffn_thread_scratch_bytes(shape));
-#endif
     return ember_cpu_round(bytes);
 }
 
 static size_t shared_bytes_of(const ember_workspace_shape *shape) {
     size_t bytes = ember_cross_entropy_shared_scratch_bytes(shape);
-#if HAVE_FFN
     bytes = larger(bytes, ember_ffn_shared_scratch_bytes(shape));
-#endif
     return ember_cpu_round(bytes);
 }
 
@@ -137,11 +127,9 @@ static const ember_ops cpu_ops = {
     .attention_backward = ember_attention_backward_cpu,
     .attention_cached = ember_attention_cached_cpu,
     .cross_entropy = ember_cross_entropy_cpu,
-#if HAVE_FFN
     .ffn_saved_bytes = ember_ffn_saved_bytes_cpu,
     .ffn_forward = ember_ffn_forward_cpu,
     .ffn_backward = ember_ffn_backward_cpu,
-#endif
     .adamw = ember_adamw_cpu,
     .sum_squares = ember_sum_squares_cpu,
 };
