@@ -1,0 +1,271 @@
+/* rooms: train */
+#include "tests/model/trainer_fixture.h"
+
+/* 20 steps in one go, and 10 and 10, in sibling folders with the same relative paths; every dataset equal. */
+static void check_resume(const char *name, const char *const *sets) {
+    char straight[64];
+    char broken[64];
+    char a[128];
+    char b[128];
+    fixture_run run = {0};
+    fixture_run first = {0};
+    fixture_run second = {.resume = true};
+    int n = 0;
+    for (; sets[n]; n++) {
+        run.sets[n] = sets[n];
+        first.sets[n] = sets[n];
+        second.sets[n] = sets[n];
+    }
+    first.sets[n] = "train.stop_after=10";
+    (void)snprintf(straight, sizeof straight, "%s_straight", name);
+    (void)snprintf(broken, sizeof broken, "%s_broken", name);
+    enter(straight);
+    check_ok(fixture_train(&run));
+    enter(broken);
+    check_ok(fixture_train(&first));
+    assert_int_equal(access("run/step_10.h5", F_OK), 0);
+    assert_int_equal(access("run/step_20.h5", F_OK), -1);
+    check_ok(fixture_train(&second));
+    (void)snprintf(a, sizeof a, "%s/%s/run/step_20.h5", "..", straight);
+    (void)snprintf(b, sizeof b, "run/step_20.h5");
+    check_identical(a, b);
+    assert_int_equal(first.n_evals + second.n_evals, run.n_evals);
+}
+
+static void dense(void **state) {
+    (void)state;
+    const char *const sets[] = {"ffn.mode=dense", NULL};
+    check_resume("dense", sets);
+}
+
+static void twell_with_controller_and_revival(void **state) {
+    (void)state;
+    const char *const sets[] = {"ffn.mode=twell",     "sparsity.target=0.2", "sparsity.target_rate=0.3", "sparsity.revive_every=3",
+                                "train.schedule=wsd", "train.decay_steps=8", "ffn.compression=16",       NULL};
+    check_resume("twell", sets);
+}
+
+static void mixture_with_documents(void **state) {
+    (void)state;
+    const char *const sets[] = {"data.train=[../train.h5, ../other.h5]", "data.weights=[2, 1]", "data.mask_documents=true",
+                                "checkpoint.every=4", NULL};
+    check_resume("mixture", sets);
+}
+
+/* The modes follow from counts and from one table, which the second run finds and the third restores. */
+static void automatic_with_shared_costs(void **state) {
+    (void)state;
+    const char *const sets[] = {"ffn.mode=auto", "ffn.costs=../costs.json", "sparsity.l1=0.5", NULL};
+    check_resume("auto", sets);
+}
+
+static void plain_relu2_untied(void **state) {
+    (void)state;
+    const char *const sets[] = {"ffn.mode=twell",
+                                "ffn.kind=plain",
+                                "ffn.activation=relu2",
+                                "model.tie_word_embeddings=false",
+                                "model.qkv_bias=true",
+                                "model.qk_norm=true",
+                                NULL};
+    check_resume("plain", sets);
+}
+
+/* Stopped at any moment at which the trainer asks: between steps, inside an evaluation. The step in
+ * progress is saved, and the run that goes on ends in the same bits. */
+static void stopped_anywhere(void **state) {
+    (void)state;
+    enter("stop_straight");
+    fixture_run straight = {.stop_at_call = 0};
+    check_ok(fixture_train(&straight));
+    assert_true(straight.stop_calls > 25);
+    for (int64_t call = 2; call <= straight.stop_calls; call += 3) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "stop_%d", (int)call);
+        enter(name);
+        fixture_run run = {.stop_at_call = call};
+        check_fails(fixture_train(&run), EMBER_E_INTERRUPTED, "stopped after step");
+        fixture_run rest = {.resume = true};
+        check_ok(fixture_train(&rest));
+        check_identical("../stop_straight/run/step_20.h5", "run/step_20.h5");
+        assert_true(run.n_evals + rest.n_evals == straight.n_evals);
+    }
+}
+
+static void stopped_before_anything(void **state) {
+    (void)state;
+    enter("stop_first");
+    fixture_run run = {.stop_at_call = 1};
+    check_fails(fixture_train(&run), EMBER_E_INTERRUPTED, "nothing to save");
+    fixture_run calibration = {.sets = {"ffn.mode=auto", "run.output=calibration"}, .stop_at_call = 1};
+    check_fails(fixture_train(&calibration), EMBER_E_INTERRUPTED, "");
+    assert_int_equal(access("calibration", F_OK), -1);
+}
+
+/* An evaluation that a stop cut short is made up for, and the saved file says so until then. */
+static void pending_evaluation(void **state) {
+    (void)state;
+    int64_t pending = -1;
+    enter("pending");
+    fixture_run run = {.sets = {"eval.every=3"}, .stop_at_call = 5};
+    check_fails(fixture_train(&run), EMBER_E_INTERRUPTED, "step 3 of 20");
+    fixture_get("run/step_3.h5", "state", "eval_pending", ember_tensor_1d(&pending, EMBER_I64, 1));
+    assert_int_equal(pending, 1);
+    fixture_run rest = {.sets = {"eval.every=3", "train.stop_after=4"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    ember_history *history = fixture_history("run/step_4.h5");
+    assert_true(isfinite(ember_history_at(history, 2).valid_loss));
+    assert_true(isnan(ember_history_at(history, 3).valid_loss));
+    ember_history_free(history);
+}
+
+static void refuse(fixture_run run, const char *part) {
+    run.resume = true;
+    check_fails(fixture_train(&run), EMBER_E_CONFIG, part);
+    assert_int_equal(access("run/step_5.h5", F_OK), -1);
+}
+
+static void changes_of_the_past_are_refused(void **state) {
+    (void)state;
+    enter("changes");
+    fixture_run first = {.sets = {"train.stop_after=4"}};
+    check_ok(fixture_train(&first));
+    refuse((fixture_run){.sets = {"train.batch_size=2"}}, "train.batch_size: 4 -> 2");
+    refuse((fixture_run){.sets = {"train.sequence_length=8"}}, "train.sequence_length");
+    refuse((fixture_run){.sets = {"run.seed=9"}}, "run.seed");
+    refuse((fixture_run){.sets = {"data.train=../other.h5"}}, "data.train");
+    refuse((fixture_run){.sets = {"data.shuffle=false"}}, "--allow-change data.shuffle");
+    refuse((fixture_run){.sets = {"ffn.activation=relu2"}}, "ffn.activation");
+    refuse((fixture_run){.sets = {"model.intermediate_size=16"}}, "model.intermediate_size");
+    /* Asked for by name, another shape is still no model that the weights fit. */
+    refuse((fixture_run){.sets = {"model.intermediate_size=16"}, .allowed = {"model.intermediate_size"}}, "mlp.gate_proj.weight");
+    fixture_run allowed = {
+        .sets = {"train.batch_size=2", "train.stop_after=5"}, .resume = true, .allowed = {"run.seed", "train.batch_size"}};
+    check_ok(fixture_train(&allowed));
+    assert_non_null(strstr(allowed.log, "train.batch_size: 4 -> 2"));
+    assert_int_equal(access("run/step_5.h5", F_OK), 0);
+}
+
+/* Limits may change; the schedule is that of the new total from the restored step on. */
+static void raised_limits_are_printed(void **state) {
+    (void)state;
+    enter("raised");
+    fixture_run first = {.sets = {"train.steps=10", "train.schedule=linear"}};
+    check_ok(fixture_train(&first));
+    fixture_run done = {.sets = {"train.steps=10", "train.schedule=linear"}, .resume = true};
+    check_ok(fixture_train(&done));
+    assert_non_null(strstr(done.log, "nothing to do"));
+    fixture_run more = {.sets = {"train.steps=20", "train.schedule=linear"}, .resume = true};
+    check_ok(fixture_train(&more));
+    assert_non_null(strstr(more.log, "train.steps: 10 -> 20"));
+    ember_history *history = fixture_history("run/step_20.h5");
+    assert_int_equal(ember_history_n(history), 20);
+    const double p = (11.0 - 3.0) / (20.0 - 3.0);
+    assert_true(fabs(ember_history_at(history, 10).lr - 0.01 * (1 - 0.9 * p)) < 1e-15);
+    ember_history_free(history);
+}
+
+static void a_used_folder_is_not_overwritten(void **state) {
+    (void)state;
+    enter("used");
+    fixture_run first = {.sets = {"train.steps=4"}};
+    check_ok(fixture_train(&first));
+    check_fails(fixture_train(&first), EMBER_E_CONFIG, "--resume");
+    fixture_run nothing = {.sets = {"run.output=absent"}, .resume = true};
+    check_fails(fixture_train(&nothing), EMBER_E_NOT_FOUND, "absent");
+    assert_int_equal(access("absent", F_OK), -1);
+    fixture_run foreign = {.sets = {"run.output=other", "train.steps=6"}, .resume = true, .resume_path = "run/step_4.h5"};
+    check_ok(fixture_train(&foreign));
+    assert_int_equal(access("other/step_6.h5", F_OK), 0);
+    assert_int_equal(access("run/step_6.h5", F_OK), -1);
+    check_fails(fixture_train(&foreign), EMBER_E_CONFIG, "other holds");
+}
+
+/* The newest is found by content: one that was cut off does not count. */
+static void damaged_newest_is_skipped(void **state) {
+    (void)state;
+    enter("damaged");
+    fixture_run first = {.sets = {"train.steps=9", "checkpoint.every=3"}};
+    check_ok(fixture_train(&first));
+    assert_int_equal(truncate("run/step_9.h5", 5000), 0);
+    fixture_run rest = {.sets = {"train.steps=9", "checkpoint.every=3"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    ember_history *history = fixture_history("run/step_9.h5");
+    assert_int_equal(ember_history_n(history), 9);
+    ember_history_free(history);
+}
+
+/* Going on from an earlier checkpoint leaves a branch; its files are neither lost nor taken for the newest. */
+static void an_earlier_checkpoint_starts_a_branch(void **state) {
+    (void)state;
+    enter("branch");
+    fixture_run first = {.sets = {"train.steps=9", "checkpoint.every=3"}};
+    check_ok(fixture_train(&first));
+    fixture_run branch = {
+        .sets = {"train.steps=9", "checkpoint.every=3", "train.stop_after=8"}, .resume = true, .resume_path = "run/step_6.h5"};
+    check_ok(fixture_train(&branch));
+    assert_int_equal(access("run/superseded_step_9.h5", F_OK), 0);
+    assert_int_equal(access("run/step_9.h5", F_OK), -1);
+    assert_int_equal(access("run/step_8.h5", F_OK), 0);
+    ember_history *history = fixture_history("run/step_8.h5");
+    assert_int_equal(ember_history_n(history), 8);
+    ember_history_free(history);
+}
+
+static void weights_alone_cannot_resume(void **state) {
+    (void)state;
+    enter("weights");
+    fixture_run first = {.sets = {"train.steps=2", "train.warmup_steps=0"}};
+    check_ok(fixture_train(&first));
+    ember_checkpoint *full = NULL;
+    ember_checkpoint_writer *writer = NULL;
+    check_ok(ember_checkpoint_open(&full, "run/step_2.h5", true));
+    const ember_hparams *hparams = ember_checkpoint_hparams(full);
+    ember_checkpoint_meta meta = *ember_checkpoint_get_meta(full);
+    meta.full = false;
+    check_ok(ember_checkpoint_create(&writer, "weights.h5", &meta, hparams));
+    for (int64_t i = 0; i < ember_hparams_n_params(hparams); i++) {
+        const ember_param_spec spec = ember_hparams_param(hparams, i);
+        ember_tensor tensor = {.dtype = EMBER_F32, .n_dims = spec.n_dims, .dims = {spec.dims[0], spec.dims[1]}};
+        check_ok(ember_allocate(&tensor.data, (size_t)ember_tensor_count(tensor), sizeof(float), "parameter"));
+        check_ok(ember_checkpoint_get_param(full, &spec, tensor));
+        check_ok(ember_checkpoint_put_param(writer, &spec, tensor));
+        ember_release(tensor.data);
+    }
+    check_ok(ember_checkpoint_commit(writer));
+    ember_checkpoint_close(full);
+    fixture_run resumed = {.sets = {"run.output=again"}, .resume = true, .resume_path = "weights.h5"};
+    check_fails(fixture_train(&resumed), EMBER_E_CONFIG, "init.from");
+    /* From weights everything but the weights starts anew. */
+    fixture_run tuned = {.sets = {"run.output=tuned", "train.steps=3", "init.from=weights.h5"}};
+    check_ok(fixture_train(&tuned));
+    ember_history *history = fixture_history("tuned/step_3.h5");
+    assert_int_equal(ember_history_n(history), 3);
+    assert_int_equal(ember_history_at(history, 0).step, 1);
+    ember_history_free(history);
+    fixture_run wrong = {.sets = {"run.output=wrong", "init.from=weights.h5", "model.rope_theta=500"}};
+    check_fails(fixture_train(&wrong), EMBER_E_CONFIG, "model.rope_theta is 500");
+    fixture_run larger = {.sets = {"run.output=wrong", "init.from=weights.h5", "model.hidden_size=32"}};
+    check_fails(fixture_train(&larger), EMBER_E_CONFIG, "model.embed_tokens.weight");
+    assert_int_equal(access("wrong", F_OK), -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dense),
+        cmocka_unit_test(twell_with_controller_and_revival),
+        cmocka_unit_test(mixture_with_documents),
+        cmocka_unit_test(automatic_with_shared_costs),
+        cmocka_unit_test(plain_relu2_untied),
+        cmocka_unit_test(stopped_anywhere),
+        cmocka_unit_test(stopped_before_anything),
+        cmocka_unit_test(pending_evaluation),
+        cmocka_unit_test(changes_of_the_past_are_refused),
+        cmocka_unit_test(raised_limits_are_printed),
+        cmocka_unit_test(a_used_folder_is_not_overwritten),
+        cmocka_unit_test(damaged_newest_is_skipped),
+        cmocka_unit_test(an_earlier_checkpoint_starts_a_branch),
+        cmocka_unit_test(weights_alone_cannot_resume),
+    };
+    return cmocka_run_group_tests(tests, fixture_set_up, fixture_tear_down);
+}
