@@ -10,6 +10,7 @@ run=runs/quickstart
 ember=build/release/ember
 started=$(date +%s)
 
+round() { LC_ALL=C awk -v digits="$1" -v value="$2" 'BEGIN { printf "%.*f", digits, value }'; }
 say() { printf '\n== %s\n' "$*"; }
 
 say 'packages'
@@ -26,10 +27,12 @@ fi
 
 say 'corpus'
 sh data/sample_corpus.sh "$run/text"
-"$ember" data prepare "$run"/text/* --tokenizer bytes -o "$run/train.h5" --valid "$run/valid.h5"
+# Documents of about 16 KB, so that the held-out twentieth comes from all over the text.
+"$ember" data prepare "$run"/text/* --tokenizer bytes -o "$run/train.h5" --valid "$run/valid.h5" \
+    --document blocks:16384 --valid-fraction 0.05 --force
 "$ember" data info "$run/train.h5"
 
-# train_and_measure FOLDER SETTINGS...: a fresh run; sets bits, percent and seconds from its validation shard.
+# train_and_measure FOLDER SETTINGS...: a fresh run; sets model, and bits, percent and seconds of its validation.
 train_and_measure() {
     folder=$1
     shift
@@ -37,9 +40,12 @@ train_and_measure() {
     before=$(date +%s)
     "$ember" train configs/quickstart.yaml --set "run.output=$folder" "$@"
     seconds=$(($(date +%s) - before))
-    "$ember" eval "$folder" "$run/valid.h5" --json > "$folder/eval.json"
-    bits=$(sed -n 's/.*"bits_per_byte": *\([0-9.eE+-]*\).*/\1/p' "$folder/eval.json")
-    percent=$(sed -n 's/.*"nonzero_percent": *\([0-9.eE+-]*\).*/\1/p' "$folder/eval.json")
+    model=$(ls "$folder"/step_*.h5 | tail -n 1)
+    "$ember" eval "$model" "$run/valid.h5" --json > "$folder/eval.json"
+    # The figures of the whole model stand before those of the layers.
+    figures=$(sed 's/"layers".*//' "$folder/eval.json")
+    bits=$(printf '%s' "$figures" | sed -n 's/.*"bits_per_byte": *\([0-9.eE+-]*\).*/\1/p')
+    percent=$(printf '%s' "$figures" | sed -n 's/.*"nonzero_percent": *\([0-9.eE+-]*\).*/\1/p')
     if [ -z "$bits" ] || [ -z "$percent" ]; then
         echo "quickstart: $folder/eval.json lacks bits_per_byte or nonzero_percent" >&2
         exit 1
@@ -48,20 +54,21 @@ train_and_measure() {
 
 say 'train'
 train_and_measure "$run/sparse"
+sparse=$model
 sparse_bits=$bits
 sparse_percent=$percent
 sparse_seconds=$seconds
 
 say 'which neurons fire'
-"$ember" stats "$run/sparse"
+"$ember" stats "$sparse"
 
 say 'it speaks'
-"$ember" generate "$run/sparse" --prompt 'It was ' -n 200 --temperature 0.7 --seed 1
+"$ember" generate "$sparse" --prompt 'It was ' -n 200 --temperature 0.7 --seed 1
 echo
 
 say 'the twin without the L1 term, same seed and steps'
 train_and_measure "$run/twin" --set sparsity.l1=0
 
-say "done in $(($(date +%s) - started)) s; the model is in $run/sparse"
-echo "TWIN   bits_per_byte=$bits nonzero_percent=$percent seconds=$seconds (lambda 0)"
-echo "RESULT bits_per_byte=$sparse_bits nonzero_percent=$sparse_percent seconds=$sparse_seconds"
+say "done in $(($(date +%s) - started)) s; the model is $sparse"
+echo "TWIN   bits_per_byte=$(round 3 "$bits") nonzero_percent=$(round 2 "$percent") seconds=$seconds (lambda 0)"
+echo "RESULT bits_per_byte=$(round 3 "$sparse_bits") nonzero_percent=$(round 2 "$sparse_percent") seconds=$sparse_seconds"
