@@ -1,0 +1,500 @@
+/* rooms: train */
+#include "tests/model/trainer_fixture.h"
+
+#include "lib/model/ffn_auto.h"
+
+static ember_trainer *create(fixture_run *run, ember_config **config) {
+    ember_trainer *trainer = NULL;
+    *config = fixture_config(run);
+    check_ok(fixture_create(&trainer, *config, run));
+    return trainer;
+}
+
+/* Parameter of that name; on the CPU its data are host memory. */
+static ember_param *param_of(ember_trainer *trainer, const char *name) {
+    ember_model *model = ember_trainer_model(trainer);
+    const int64_t index = ember_hparams_find(ember_model_hparams(model), name);
+    assert_true(index >= 0);
+    return ember_model_param(model, index);
+}
+
+static void near(double got, double wanted, double tolerance) {
+    if (!(fabs(got - wanted) <= tolerance)) fail_msg("%.9g, not %.9g", got, wanted);
+}
+
+/* loss = ce + lambda(step) * mean L1, and what a row says about the layers. */
+static void rows_fulfil_the_definitions(void **state) {
+    (void)state;
+    enter("rows");
+    fixture_run run = {0};
+    check_ok(fixture_train(&run));
+    ember_history *history = fixture_history("run/step_20.h5");
+    const double ramp[] = {0.25, 0.5, 0.75, 1, 1};
+    assert_int_equal(ember_history_n(history), 20);
+    int64_t seen = 0;
+    for (int64_t i = 0; i < 20; i++) {
+        const ember_history_row row = ember_history_at(history, i);
+        double l1 = 0;
+        for (int layer = 0; layer < 2; layer++) {
+            l1 += (double)row.l1_per_layer[layer] / 2;
+            assert_true(row.l0[layer] > 0 && row.l0[layer] <= 24);
+        }
+        near(row.lambda, 0.01 * (i < 5 ? ramp[i] : 1), 1e-15);
+        near(row.l1, l1, 1e-6 * l1);
+        near(row.loss, row.ce + row.lambda * row.l1, 1e-12);
+        assert_true(row.grad_norm > 0 && row.tokens_per_s > 0 && isfinite(row.tokens_per_s));
+        assert_true(row.tokens_seen > seen && row.tokens_seen <= seen + 48);
+        seen = row.tokens_seen;
+        assert_true(isnan(row.valid_loss) == ((i + 1) % 5 != 0));
+    }
+    near(ember_history_at(history, 0).lr, 0.01 / 3, 1e-15);
+    assert_true(ember_history_at(history, 19).ce < ember_history_at(history, 0).ce);
+    ember_history_free(history);
+}
+
+/* 1 x 4, 2 x 2 and 4 x 1 sequences are one batch, short padded ones and masked documents included. */
+static void splits_are_one_batch(void **state) {
+    (void)state;
+    const char *const micro[] = {"train.micro_batch_size=4", "train.micro_batch_size=2", "train.micro_batch_size=1"};
+    const char *const modes[] = {"ffn.mode=dense", "ffn.mode=twell"};
+    enter("splits");
+    for (int mode = 0; mode < 2; mode++) {
+        double reference[4] = {0};
+        for (int i = 0; i < 3; i++) {
+            char output[64];
+            char path[128];
+            (void)snprintf(output, sizeof output, "run.output=run_%d_%d", mode, i);
+            /* data.shuffle false: the fourth step holds the padded end of the shard. */
+            fixture_run run = {.sets = {micro[i], modes[mode], output, "data.mask_documents=true", "sparsity.l1=0.1", "train.steps=12"}};
+            check_ok(fixture_train(&run));
+            (void)snprintf(path, sizeof path, "run_%d_%d/step_12.h5", mode, i);
+            ember_history *history = fixture_history(path);
+            bool padded = false;
+            for (int64_t s = 0; s < 12; s++) {
+                const int64_t before = s > 0 ? ember_history_at(history, s - 1).tokens_seen : 0;
+                padded = padded || ember_history_at(history, s).tokens_seen - before < 48;
+            }
+            assert_true(padded);
+            const ember_history_row row = ember_history_at(history, 0);
+            const double now[4] = {row.loss, row.l1, row.grad_norm, (double)row.l0[1]};
+            for (int k = 0; k < 4; k++) {
+                if (i == 0) reference[k] = now[k];
+                near(now[k], reference[k], 1e-5 * fabs(reference[k]));
+            }
+            near(ember_history_at(history, 11).loss, 3.6, 1.0);
+            ember_history_free(history);
+        }
+    }
+}
+
+/* The norm of the row is that of all gradients, the tied matrix once; clipping scales the step. */
+static void norm_and_clipping(void **state) {
+    (void)state;
+    enter("norm");
+    ember_config *config = NULL;
+    fixture_run run = {.sets = {"train.stop_after=1", "train.clip=0", "data.valid=[]", "eval.every=0"}};
+    ember_trainer *trainer = create(&run, &config);
+    check_ok(ember_trainer_run(trainer));
+    ember_model *model = ember_trainer_model(trainer);
+    double sum = 0;
+    int n_embeddings = 0;
+    for (int64_t i = 0; i < ember_model_n_params(model); i++) {
+        const ember_param *param = ember_model_param(model, i);
+        const float *grad = param->grad.data;
+        n_embeddings += param->spec.role == EMBER_PARAM_EMBEDDING || param->spec.role == EMBER_PARAM_HEAD;
+        for (int64_t j = 0; j < ember_tensor_count(param->grad); j++)
+            sum += (double)grad[j] * (double)grad[j];
+        /* First step: exp_avg = (1 - beta1) g, unclipped. */
+        near((double)((float *)param->exp_avg.data)[0], 0.1 * (double)grad[0], 1e-9);
+    }
+    assert_int_equal(n_embeddings, 1);
+    const double norm = ember_history_at(ember_trainer_history(trainer), 0).grad_norm;
+    near(norm, sqrt(sum), 1e-6 * norm);
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+
+    fixture_run clipped = {.sets = {"train.stop_after=1", "train.clip=0.01", "data.valid=[]", "eval.every=0", "run.output=clipped"}};
+    trainer = create(&clipped, &config);
+    check_ok(ember_trainer_run(trainer));
+    const ember_param *embedding = param_of(trainer, "model.embed_tokens.weight");
+    near((double)((float *)embedding->exp_avg.data)[40], 0.1 * (double)((float *)embedding->grad.data)[40] * 0.01 / (norm + 1e-6), 1e-9);
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+}
+
+/* Two first steps that differ in the decay alone: matrices, the embedding among them, move by lr * decay * p; norms and
+ * biases not at all. */
+static void decay_is_for_matrices(void **state) {
+    (void)state;
+    enter("decay");
+    const char *const decay[] = {"train.weight_decay=0", "train.weight_decay=0.5"};
+    const char *const output[] = {"run.output=without", "run.output=with"};
+    ember_trainer *trainers[2];
+    ember_config *configs[2];
+    fixture_run runs[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        const char *const sets[] = {decay[i], output[i], "train.stop_after=1", "model.qkv_bias=true", "model.qk_norm=true", "eval.every=0"};
+        memcpy(runs[i].sets, sets, sizeof sets);
+        trainers[i] = create(&runs[i], &configs[i]);
+    }
+    /* Before the step, to know p: both runs start from the same weights. */
+    ember_model *model = ember_trainer_model(trainers[0]);
+    float before[64];
+    int64_t n = ember_model_n_params(model);
+    assert_true(n < 64);
+    for (int64_t i = 0; i < n; i++)
+        before[i] = ((float *)ember_model_param(model, i)->value.data)[3];
+    for (int i = 0; i < 2; i++)
+        check_ok(ember_trainer_run(trainers[i]));
+    const double lr = 0.01 / 3;
+    int n_matrices = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const ember_param *param = ember_model_param(model, i);
+        const double without = (double)((float *)param->value.data)[3];
+        const double with = (double)((float *)ember_model_param(ember_trainer_model(trainers[1]), i)->value.data)[3];
+        n_matrices += param->spec.n_dims == 2;
+        near(with - without, param->spec.n_dims == 2 ? -lr * 0.5 * (double)before[i] : 0, 1e-8);
+    }
+    assert_int_equal(n_matrices, 15);
+    for (int i = 0; i < 2; i++) {
+        ember_trainer_free(trainers[i]);
+        ember_config_free(configs[i]);
+    }
+}
+
+/* Evaluating after every step, or never: the same training. */
+static void evaluation_leaves_no_trace(void **state) {
+    (void)state;
+    enter("trace");
+    fixture_run often = {.sets = {"eval.every=1", "run.output=often", "ffn.mode=twell"}};
+    fixture_run never = {.sets = {"data.valid=[]", "eval.every=0", "run.output=never", "ffn.mode=twell"}};
+    fixture_run some = {.sets = {"eval.every=7", "eval.sequences=3", "run.output=some", "ffn.mode=twell"}};
+    check_ok(fixture_train(&often));
+    check_ok(fixture_train(&never));
+    check_ok(fixture_train(&some));
+    assert_int_equal(often.n_evals, 20);
+    assert_int_equal(never.n_evals, 0);
+    ember_history *a = fixture_history("often/step_20.h5");
+    ember_history *b = fixture_history("never/step_20.h5");
+    ember_history *c = fixture_history("some/step_20.h5");
+    for (int64_t i = 0; i < 20; i++) {
+        assert_true(ember_history_at(a, i).loss == ember_history_at(b, i).loss);
+        assert_true(ember_history_at(a, i).grad_norm == ember_history_at(b, i).grad_norm);
+        assert_true(ember_history_at(a, i).loss == ember_history_at(c, i).loss);
+    }
+    /* Three sequences are not the whole set. */
+    assert_true(ember_history_at(a, 6).valid_loss != ember_history_at(c, 6).valid_loss);
+    uint64_t counts[2][24];
+    fixture_get("often/step_20.h5", "sparsity/layer_1", "fire_count", ember_tensor_1d(counts[0], EMBER_U64, 24));
+    fixture_get("never/step_20.h5", "sparsity/layer_1", "fire_count", ember_tensor_1d(counts[1], EMBER_U64, 24));
+    assert_memory_equal(counts[0], counts[1], sizeof counts[0]);
+    ember_history_free(a);
+    ember_history_free(b);
+    ember_history_free(c);
+}
+
+/* The lowest validation loss has its own file, and old checkpoints go. */
+static void best_and_last_are_kept(void **state) {
+    (void)state;
+    enter("kept");
+    fixture_run run = {.sets = {"eval.every=1", "checkpoint.every=2", "checkpoint.keep_last=3", "train.lr=0.05"}};
+    check_ok(fixture_train(&run));
+    for (int step = 1; step <= 20; step++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "run/step_%d.h5", step);
+        assert_int_equal(access(path, F_OK), step >= 16 && step % 2 == 0 ? 0 : -1);
+    }
+    ember_history *history = fixture_history("run/step_20.h5");
+    ember_history *best = fixture_history("run/best.h5");
+    const int64_t n = ember_history_n(best);
+    for (int64_t i = 0; i < 20; i++)
+        assert_true(ember_history_at(history, i).valid_loss >= ember_history_at(best, n - 1).valid_loss);
+    double stored[2];
+    fixture_get("run/step_20.h5", "state", "best", ember_tensor_1d(stored, EMBER_F64, 2));
+    assert_true(stored[0] == ember_history_at(best, n - 1).valid_loss && (int64_t)stored[1] == n);
+    ember_history_free(best);
+    ember_history_free(history);
+}
+
+/* A weight that is no number: the step stops, names it, leaves a dump and the last checkpoint. */
+static void not_a_number_stops_the_run(void **state) {
+    (void)state;
+    enter("nan");
+    ember_config *config = NULL;
+    fixture_run first = {.sets = {"train.stop_after=2"}};
+    check_ok(fixture_train(&first));
+    fixture_run run = {.resume = true};
+    ember_trainer *trainer = create(&run, &config);
+    ((float *)param_of(trainer, "model.layers.1.mlp.up_proj.weight")->value.data)[7] = (float)NAN;
+    check_fails(ember_trainer_run(trainer), EMBER_E_NUMERIC, "weight of model.layers.1.mlp.up_proj.weight");
+    assert_non_null(strstr(ember_last_error(), "run/step_2.h5"));
+    check_fails(ember_trainer_save(trainer, "run/bad.h5"), EMBER_E_NUMERIC, "up_proj");
+    assert_int_equal(access("run/bad.h5", F_OK), -1);
+    assert_int_equal(access("run/step_3.h5", F_OK), -1);
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+    ember_bytes dump = {0};
+    check_ok(ember_read_file(&dump, "run/nonfinite_step_3.json", 0));
+    assert_non_null(strstr(dump.data, "\"step\": 3"));
+    assert_non_null(strstr(dump.data, "\"tensor\": \"model.layers.1.mlp.up_proj.weight\""));
+    assert_non_null(strstr(dump.data, "\"first_sequence\": 8, \"end_sequence\": 12"));
+    assert_non_null(strstr(dump.data, "null"));
+    assert_null(strstr(dump.data, "nan"));
+    ember_bytes_free(&dump);
+    fixture_run good = {.sets = {"train.stop_after=3"}, .resume = true};
+    check_ok(fixture_train(&good));
+}
+
+static void fill(const ember_param *param, float value) {
+    for (int64_t i = 0; i < ember_tensor_count(param->value); i++)
+        ((float *)param->value.data)[i] = value;
+}
+
+/* Finite loss, infinite gradient: the values are 0 whatever their huge inputs, but d v_proj = dv^T x is beyond float32. */
+static void infinite_gradient_is_named(void **state) {
+    (void)state;
+    enter("infinite");
+    ember_config *config = NULL;
+    fixture_run run = {.sets = {"train.clip=1"}};
+    ember_trainer *trainer = create(&run, &config);
+    fill(param_of(trainer, "model.layers.0.input_layernorm.weight"), 5e37f);
+    fill(param_of(trainer, "model.layers.0.self_attn.q_proj.weight"), 0);
+    fill(param_of(trainer, "model.layers.0.self_attn.k_proj.weight"), 0);
+    fill(param_of(trainer, "model.layers.0.self_attn.v_proj.weight"), 0);
+    const ember_param *o = param_of(trainer, "model.layers.0.self_attn.o_proj.weight");
+    for (int64_t i = 0; i < ember_tensor_count(o->value); i++)
+        ((float *)o->value.data)[i] *= 1e6f;
+    check_fails(ember_trainer_run(trainer), EMBER_E_NUMERIC, "gradient of model.layers.0.self_attn.v_proj.weight");
+    assert_null(strstr(ember_last_error(), "loss nan"));
+    assert_int_equal(ember_trainer_step(trainer), 0);
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+    assert_int_equal(access("run/nonfinite_step_1.json", F_OK), 0);
+}
+
+/* Documents of one token each, masked: no token has a target. */
+static void a_step_without_targets_is_an_error(void **state) {
+    (void)state;
+    enter("targets");
+    fixture_run run = {.sets = {"data.train=../single.h5", "data.mask_documents=true"}};
+    check_fails(fixture_train(&run), EMBER_E_NUMERIC, "has a target token");
+    /* A micro-batch without targets inside a step that has some is fine. */
+    fixture_run some = {.sets = {"data.train=[../single.h5, ../train.h5]", "data.weights=[3, 1]", "data.mask_documents=true",
+                                 "train.micro_batch_size=1", "run.output=some", "train.batch_size=8", "train.steps=8"}};
+    check_ok(fixture_train(&some));
+    ember_history *history = fixture_history("some/step_8.h5");
+    for (int64_t i = 0; i < 8; i++)
+        assert_true(isfinite(ember_history_at(history, i).loss));
+    ember_history_free(history);
+}
+
+/* The loss of a fresh model is ln V + d sigma^2 / 2; a head with other weights is noticed. */
+static void the_first_loss_is_checked(void **state) {
+    (void)state;
+    enter("first_loss");
+    ember_config *config = NULL;
+    fixture_run good = {.sets = {"train.stop_after=1"}};
+    ember_trainer *trainer = create(&good, &config);
+    check_ok(ember_trainer_run(trainer));
+    assert_int_equal(good.n_warnings, 0);
+    near(ember_history_at(ember_trainer_history(trainer), 0).ce, log(40.0) + 16 * 0.02 * 0.02 / 2, 0.1);
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+    fixture_run bad = {.sets = {"train.stop_after=1", "run.output=bad", "model.tie_word_embeddings=false"}};
+    trainer = create(&bad, &config);
+    ember_param *head = param_of(trainer, "lm_head.weight");
+    for (int64_t i = 0; i < ember_tensor_count(head->value); i++)
+        ((float *)head->value.data)[i] *= 50;
+    check_ok(ember_trainer_run(trainer));
+    assert_int_equal(bad.n_warnings, 1);
+    assert_non_null(strstr(bad.log, "ln(vocabulary)"));
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+}
+
+/* Neurons with gate rows of zeros never fire; revival draws the rows anew and forgets their moments. */
+static void dead_neurons_are_revived(void **state) {
+    (void)state;
+    const char *const kinds[] = {"ffn.kind=gated", "ffn.kind=plain"};
+    const char *const outputs[] = {"run.output=gated", "run.output=plain"};
+    const char *const names[] = {"model.layers.1.mlp.gate_proj.weight", "model.layers.1.mlp.up_proj.weight"};
+    enter("revive");
+    for (int kind = 0; kind < 2; kind++) {
+        ember_config *config = NULL;
+        fixture_run run = {.sets = {kinds[kind], outputs[kind], "sparsity.revive_every=8", "sparsity.dead_after_tokens=250",
+                                    "train.stop_after=8", "train.weight_decay=0"}};
+        ember_trainer *trainer = create(&run, &config);
+        ember_param *param = param_of(trainer, names[kind]);
+        float *rows = (float *)param->value.data + 3 * 16;
+        memset(rows, 0, 2 * 16 * sizeof(float));
+        check_ok(ember_trainer_run(trainer));
+        assert_non_null(strstr(run.log, "dead neurons revived"));
+        const ember_history_row last = ember_history_at(ember_trainer_history(trainer), 7);
+        assert_true(last.dead[1] >= 2);
+        double sum = 0;
+        for (int i = 0; i < 32; i++) {
+            sum += (double)rows[i] * (double)rows[i];
+            assert_true(((float *)param->exp_avg.data)[48 + i] == 0);
+            assert_true(((float *)param->exp_avg_sq.data)[48 + i] == 0);
+        }
+        assert_true(sqrt(sum / 32) > 0.01 && sqrt(sum / 32) < 0.04);
+        assert_true(memcmp(rows, rows + 16, 16 * sizeof(float)) != 0);
+        const ember_tracker *tracker = ember_trainer_tracker(trainer);
+        assert_int_equal(ember_tracker_n_dead(tracker, 1), 0);
+        assert_int_equal(tracker->layers[1].last_fired[3], tracker->tokens_seen);
+        ember_trainer_free(trainer);
+        ember_config_free(config);
+    }
+}
+
+/* A wide layer with a small plan: the spill array grows in the middle of an accumulated step, and the
+ * result is that of the dense run. */
+static void spill_growth_repeats_the_step(void **state) {
+    (void)state;
+    enter("growth");
+    fixture_run dense = {.sets = {"model.intermediate_size=1100", "ffn.mode=dense", "run.output=dense", "train.stop_after=3"}};
+    fixture_run twell = {
+        .sets = {"model.intermediate_size=1100", "ffn.mode=twell", "run.output=twell", "train.stop_after=3", "ffn.compression=16"}};
+    check_ok(fixture_train(&dense));
+    check_ok(fixture_train(&twell));
+    assert_non_null(strstr(twell.log, "grown"));
+    ember_history *a = fixture_history("dense/step_3.h5");
+    ember_history *b = fixture_history("twell/step_3.h5");
+    for (int64_t i = 0; i < 3; i++) {
+        assert_true(ember_history_at(b, i).spill[0] > 3000);
+        near(ember_history_at(b, i).loss, ember_history_at(a, i).loss, 1e-4);
+        assert_int_equal(ember_history_at(b, i).tokens_seen, ember_history_at(a, i).tokens_seen);
+    }
+    near((double)ember_history_at(b, 0).l0[0], (double)ember_history_at(a, 0).l0[0], 1e-3 * 1100);
+    ember_history_free(a);
+    ember_history_free(b);
+}
+
+static void write_costs(const char *path, int64_t neurons, int64_t compression, double dense_ms) {
+    char text[1024];
+    const int n =
+        snprintf(text, sizeof text,
+                 "{\"format\": \"ember-ffn-costs\", \"version\": 1, \"device\": \"cpu\", \"entries\": [{\"hidden\": 16, \"neurons\": %d, "
+                 "\"kind\": \"gated\", \"activation\": \"relu\", \"compression\": %d, \"tokens\": 24, \"density\": [0.002, 0.02, 0.08, "
+                 "0.25], \"dense_ms\": %g, \"sparse_ms\": [1, 2, 3, 4], \"forward_dense_ms\": 1, \"forward_sparse_ms\": [1, 2, 3, 4]}]}",
+                 (int)neurons, (int)compression, dense_ms);
+    check_ok(ember_write_file(path, text, (size_t)n));
+}
+
+/* auto: the table decides after the first step, each switch is logged and is in the history; a layer
+ * that spills over M h / 8 is dense from the repeated step on, for good. */
+static void automatic_modes(void **state) {
+    (void)state;
+    enter("auto_modes");
+    write_costs("cheap.json", 24, 8, 100);
+    fixture_run cheap = {.sets = {"ffn.mode=auto", "ffn.costs=cheap.json", "run.output=cheap", "train.stop_after=4"}};
+    check_ok(fixture_train(&cheap));
+    assert_non_null(strstr(cheap.log, "dense -> twell"));
+    ember_history *history = fixture_history("cheap/step_4.h5");
+    assert_int_equal(ember_history_at(history, 0).mode[0], EMBER_MODE_DENSE);
+    assert_int_equal(ember_history_at(history, 1).mode[0], EMBER_MODE_TWELL);
+    ember_history_free(history);
+
+    write_costs("dear.json", 24, 8, 1);
+    fixture_run dear = {.sets = {"ffn.mode=auto", "ffn.costs=dear.json", "run.output=dear", "train.stop_after=4"}};
+    check_ok(fixture_train(&dear));
+    assert_null(strstr(dear.log, "->"));
+
+    write_costs("wide.json", 1100, 16, 100);
+    fixture_run wide = {.sets = {"ffn.mode=auto", "ffn.costs=wide.json", "run.output=wide", "train.stop_after=4", "ffn.compression=16",
+                                 "model.intermediate_size=1100"}};
+    check_ok(fixture_train(&wide));
+    assert_non_null(strstr(wide.log, "dense from here on"));
+    history = fixture_history("wide/step_4.h5");
+    for (int64_t i = 0; i < 4; i++)
+        assert_int_equal(ember_history_at(history, i).mode[0], EMBER_MODE_DENSE);
+    ember_history_free(history);
+    int64_t modes[2];
+    fixture_get("wide/step_4.h5", "state", "ffn_modes", ember_tensor_1d(modes, EMBER_I64, 2));
+    assert_int_equal(modes[0], 2);
+
+    fixture_run other = {.sets = {"ffn.mode=auto", "ffn.costs=cheap.json", "run.output=misfit", "model.intermediate_size=32"}};
+    check_fails(fixture_train(&other), EMBER_E_NOT_FOUND, "cheap.json");
+    assert_int_equal(access("misfit", F_OK), -1);
+}
+
+/* Seeds of all 64 bits; 0 is a seed like any other. */
+static void seeds(void **state) {
+    (void)state;
+    enter("seeds");
+    const char *const values[] = {"0", "0", "1", "4294967297", "1099511627777", "18446744073709551615"};
+    double loss[6];
+    for (int i = 0; i < 6; i++) {
+        char seed[64];
+        char output[64];
+        char path[64];
+        (void)snprintf(seed, sizeof seed, "run.seed=%s", values[i]);
+        (void)snprintf(output, sizeof output, "run.output=seed_%d", i);
+        (void)snprintf(path, sizeof path, "seed_%d/step_2.h5", i);
+        fixture_run run = {.sets = {seed, output, "train.stop_after=2", "eval.every=0"}};
+        check_ok(fixture_train(&run));
+        ember_history *history = fixture_history(path);
+        loss[i] = ember_history_at(history, 1).loss;
+        ember_history_free(history);
+    }
+    assert_true(loss[0] == loss[1]);
+    for (int i = 1; i < 6; i++) {
+        for (int j = i + 1; j < 6; j++)
+            assert_true(loss[i] != loss[j]);
+    }
+}
+
+static void refusals_leave_nothing(void **state) {
+    (void)state;
+    enter("refusals");
+    fixture_run cuda = {.sets = {"run.device=cuda"}};
+    check_fails(fixture_train(&cuda), EMBER_E_DEVICE, "no GPU backend");
+    fixture_run absent = {.sets = {"data.train=absent.h5"}};
+    check_fails(fixture_train(&absent), EMBER_E_NOT_FOUND, "absent.h5");
+    fixture_run vocabulary = {.sets = {"model.vocab_size=39"}};
+    check_fails(fixture_train(&vocabulary), EMBER_E_CONFIG, "model.vocab_size");
+    fixture_run list = {.sets = {"sparsity.l1=[1, 2, 3]"}};
+    ember_config *config = NULL;
+    check_fails(ember_config_parse(&config, base_config, sizeof base_config - 1, "fixture.yaml", list.sets, 1), EMBER_E_CONFIG,
+                "sparsity.l1");
+    fixture_run target = {.sets = {"sparsity.target=0.1", "sparsity.l1=0"}};
+    check_fails(fixture_train(&target), EMBER_E_CONFIG, "sparsity.l1");
+    fixture_run nowhere = {.sets = {"init.from=nowhere.h5"}};
+    check_fails(fixture_train(&nowhere), EMBER_E_NOT_FOUND, "nowhere.h5");
+    assert_int_equal(access("run", F_OK), -1);
+}
+
+/* Bounds of size from the smallest model up. */
+static void the_smallest_model_trains(void **state) {
+    (void)state;
+    enter("smallest");
+    fixture_run run = {.sets = {"model.vocab_size=41", "model.hidden_size=8", "model.intermediate_size=1", "model.num_hidden_layers=1",
+                                "model.num_attention_heads=1", "model.num_key_value_heads=1", "train.sequence_length=1", "ffn.mode=twell",
+                                "train.batch_size=1", "train.micro_batch_size=1"}};
+    check_ok(fixture_train(&run));
+    fixture_run prime = {.sets = {"model.hidden_size=26", "model.intermediate_size=257", "model.num_attention_heads=1", "run.output=prime",
+                                  "model.num_key_value_heads=1", "train.sequence_length=13", "ffn.mode=twell", "train.stop_after=3"}};
+    check_ok(fixture_train(&prime));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_fulfil_the_definitions),
+        cmocka_unit_test(splits_are_one_batch),
+        cmocka_unit_test(norm_and_clipping),
+        cmocka_unit_test(decay_is_for_matrices),
+        cmocka_unit_test(evaluation_leaves_no_trace),
+        cmocka_unit_test(best_and_last_are_kept),
+        cmocka_unit_test(not_a_number_stops_the_run),
+        cmocka_unit_test(infinite_gradient_is_named),
+        cmocka_unit_test(a_step_without_targets_is_an_error),
+        cmocka_unit_test(the_first_loss_is_checked),
+        cmocka_unit_test(dead_neurons_are_revived),
+        cmocka_unit_test(spill_growth_repeats_the_step),
+        cmocka_unit_test(automatic_modes),
+        cmocka_unit_test(seeds),
+        cmocka_unit_test(refusals_leave_nothing),
+        cmocka_unit_test(the_smallest_model_trains),
+    };
+    return cmocka_run_group_tests(tests, fixture_set_up, fixture_tear_down);
+}
