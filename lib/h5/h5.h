@@ -89,5 +89,7 @@ typedef struct ember_h5_attribute_visit {
 EMBER_CHECKED ember_status ember_h5_walk_attributes(const ember_h5_reader *file, const char *object, ember_h5_attribute_visit visit);
 /* Hash every dataset against the manifest; EMBER_E_CORRUPT names the first that differs. */
 EMBER_CHECKED ember_status ember_h5_verify(const ember_h5_reader *file);
+/* The same for one dataset. */
+EMBER_CHECKED ember_status ember_h5_verify_dataset(const ember_h5_reader *file, const char *object);
 
 #endif

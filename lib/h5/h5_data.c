@@ -271,6 +271,12 @@ ember_status ember_h5_verify(const ember_h5_reader *file) {
     return EMBER_OK;
 }
 
+ember_status ember_h5_verify_dataset(const ember_h5_reader *file, const char *object) {
+    const h5_entry *entry = NULL;
+    EMBER_TRY(find_entry(file, object, &entry));
+    return h5_verify_entry(file, entry);
+}
+
 ember_status ember_h5_walk(const ember_h5_reader *file, const char *group, ember_h5_visit visit) {
     const h5_entry *top = h5_index_find(&file->index, group);
     if (!top || !top->is_group) return ember_fail(EMBER_E_NOT_FOUND, "%s: there is no group %s", file->path, group);

@@ -1,0 +1,52 @@
+#include <stdio.h>
+#include <unistd.h>
+
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/hf_import.h"
+#include "lib/base/status.h"
+#include "train/cli.h"
+#include "train/cmd.h"
+
+/* What the library reports while it imports is this command's answer: it goes to stdout. */
+static void print_line(void *user, ember_log_level level, const char *line) {
+    (void)user;
+    printf("%s%s\n", level == EMBER_LOG_INFO ? "" : level == EMBER_LOG_NOTE ? "note: " : "warning: ", line);
+}
+
+static ember_status print_result(const char *path) {
+    ember_checkpoint *checkpoint = NULL;
+    EMBER_TRY(ember_checkpoint_open(&checkpoint, path, false));
+    const ember_hparams *hparams = ember_checkpoint_hparams(checkpoint);
+    printf("%s: %lld parameters in %lld layers, %lld neurons a layer\n", path, (long long)ember_hparams_n_elements(hparams),
+           (long long)hparams->num_hidden_layers, (long long)ember_hparams_max_neurons(hparams));
+    ember_checkpoint_close(checkpoint);
+    return EMBER_OK;
+}
+
+ember_status cmd_import(int argc, char **argv) {
+    const char *words[1] = {NULL};
+    const char *output = NULL;
+    int n_words = 0;
+    bool force = false;
+    bool done = false;
+    const cli_option options[] = {
+        {"-o", CLI_TEXT, &output, "FILE", "the checkpoint to write (required)"},
+        {"--force", CLI_FLAG, &force, NULL, "replace FILE when it exists"},
+    };
+    const cli_command command = {
+        .usage = "ember import HF_FOLDER -o CHECKPOINT [options]",
+        .about = "Makes a checkpoint of a Hugging Face folder: config.json (Llama or Qwen2), model.safetensors, and where they are there "
+                 "tokenizer.json and generation_config.json. Weights are stored as float32.",
+        .options = options,
+        .n_options = sizeof options / sizeof options[0],
+        .min_words = 1,
+        .max_words = 1,
+    };
+    EMBER_TRY(cli_parse(&command, argc, argv, words, &n_words, &done));
+    if (done) return EMBER_OK;
+    if (!output) return ember_fail(EMBER_E_ARGUMENT, "import: -o FILE is missing; usage: %s", command.usage);
+    if (!force && access(output, F_OK) == 0) return ember_fail(EMBER_E_IO, "%s: exists; --force replaces it", output);
+    const ember_log log = {.sink = print_line};
+    EMBER_TRY(ember_hf_import(words[0], output, &log));
+    return print_result(output);
+}
