@@ -7,7 +7,7 @@
 #include "lib/base/philox.h"
 #include "lib/base/status.h"
 
-enum { ZONE_BYTES = 256, STREAM = EMBER_STREAM_TENSOR };
+enum { ZONE_BYTES = EMBER_FFN_CASE_ZONE, STREAM = EMBER_STREAM_TENSOR };
 static const unsigned char ZONE_FILL = 0xa5;
 
 /* ---- making */

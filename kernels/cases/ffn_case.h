@@ -23,6 +23,8 @@ typedef struct ember_ffn_case_spec {
     int64_t spill_capacity; /* to begin with; ember_ffn_case_run grows it */
 } ember_ffn_case_spec;
 
+enum { EMBER_FFN_CASE_ZONE = 256 }; /* bytes of a red zone */
+
 typedef struct ember_ffn_case {
     ember_backend *backend; /* borrowed */
     ember_ffn_shape shape;
@@ -54,6 +56,10 @@ EMBER_CHECKED ember_status ember_ffn_case_forward(ember_ffn_case *problem, ember
 EMBER_CHECKED ember_status ember_ffn_case_backward(ember_ffn_case *problem, ember_ffn_mode mode);
 /* reset, plan where the spill array is too small, forward, and backward where the case has one. */
 EMBER_CHECKED ember_status ember_ffn_case_run(ember_ffn_case *problem, ember_ffn_mode mode);
+/* Payload of output i, as the call sees it. */
+static inline void *ember_ffn_case_output(const ember_ffn_case *problem, int i) {
+    return (unsigned char *)problem->outputs[i].block + EMBER_FFN_CASE_ZONE;
+}
 /* Name of the first output whose red zone changed, or NULL. */
 const char *ember_ffn_case_broken_zone(const ember_ffn_case *problem);
 
