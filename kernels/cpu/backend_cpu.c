@@ -53,6 +53,7 @@ static size_t thread_bytes_of(const ember_workspace_shape *shape) {
 
 static size_t shared_bytes_of(const ember_workspace_shape *shape) {
     size_t bytes = ember_cross_entropy_shared_scratch_bytes(shape);
+    bytes = larger(bytes, ember_attention_shared_scratch_bytes(shape));
     bytes = larger(bytes, ember_ffn_shared_scratch_bytes(shape));
     return ember_cpu_round(bytes);
 }

@@ -28,6 +28,7 @@ EMBER_CHECKED ember_status ember_adamw_cpu(ember_backend *backend, const ember_a
 EMBER_CHECKED ember_status ember_sum_squares_cpu(ember_backend *backend, double *out, const float *x, int64_t n);
 
 size_t ember_attention_thread_scratch_bytes(const ember_workspace_shape *shape);
+size_t ember_attention_shared_scratch_bytes(const ember_workspace_shape *shape);
 size_t ember_attention_cached_thread_scratch_bytes(const ember_workspace_shape *shape);
 size_t ember_cross_entropy_shared_scratch_bytes(const ember_workspace_shape *shape);
 

@@ -12,7 +12,7 @@ static void cases(void **state) {
 enum { B = 2, T = 9, H = 4, KV = 2, D = 6, WIDTH = (H + 2 * KV) * D, M = B * T };
 
 static void prepare(ember_backend *backend, int64_t length) {
-    const ember_workspace_shape shape = {.n_tokens = length,
+    const ember_workspace_shape shape = {.n_tokens = B * length,
                                          .sequence_length = length,
                                          .n_heads = H,
                                          .n_kv_heads = KV,
