@@ -5,7 +5,6 @@
 
 #include "data/documents.h"
 #include "data/tokenizer.h"
-#include "lib/base/log.h"
 
 enum { EMBER_PREPARE_MAX_THREADS = 256 };
 
@@ -27,13 +26,12 @@ typedef struct ember_prepare_options {
                                  hash of its place and `seed` */
     uint64_t seed;
     const ember_document_rule *rule;
-    bool add_bos;       /* the tokenizer's beginning-of-text before each document */
-    bool add_eos;       /* `eos` after each document */
-    const char *eos;    /* text of the end token; NULL: the tokenizer's */
-    int64_t vocab_size; /* rows of the model's embedding; 0: not checked */
-    int64_t n_threads;  /* 0: one a processor */
-    bool force;         /* replace outputs; take a corpus that looks broken */
-    const ember_log *log;
+    bool add_bos;                                                         /* the tokenizer's beginning-of-text before each document */
+    bool add_eos;                                                         /* `eos` after each document */
+    const char *eos;                                                      /* text of the end token; NULL: the tokenizer's */
+    int64_t vocab_size;                                                   /* rows of the model's embedding; 0: not checked */
+    int64_t n_threads;                                                    /* 0: one a processor */
+    bool force;                                                           /* replace outputs; take a corpus that looks broken */
     void (*progress)(void *user, const ember_prepare_progress *progress); /* NULL: none */
     bool (*cancelled)(void *user);                                        /* NULL: never; polled */
     void *user;
