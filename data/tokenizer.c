@@ -75,7 +75,7 @@ static ember_status build_bytes(ember_tokenizer *tokenizer) {
     tokenizer->tokens[BYTES_EOS] = (tok_token){.text = end, .n = sizeof bytes_eos_text - 1, .special = true, .added = true};
     tokenizer->added[0] = (tok_added){.content = end, .n = sizeof bytes_eos_text - 1, .id = BYTES_EOS, .special = true};
     tokenizer->n_added = 1;
-    tokenizer->raw = (tok_added_set){.items = tokenizer->added, .n = 1};
+    tokenizer->raw = (tok_added_set){.items = tokenizer->added, .n = 1, .only_start = bytes_eos_text[0]};
     tokenizer->raw.starts[(unsigned char)end[0]] = true;
     tokenizer->eos = BYTES_EOS;
     tokenizer->bos = tokenizer->unk = TOK_NONE;

@@ -83,7 +83,9 @@ ember_status tok_added_finish(ember_tokenizer *tokenizer) {
         tok_added_set *set = added->normalized ? &tokenizer->normalized : &tokenizer->raw;
         if (set->n == 0) set->items = &tokenizer->added[i];
         set->n++;
-        if (added->n > 0) set->starts[(unsigned char)added->content[0]] = true;
+        const int start = added->n > 0 ? (unsigned char)added->content[0] : TOK_NONE;
+        if (start >= 0) set->starts[start] = true;
+        set->only_start = set->n == 1 || set->only_start == start ? start : TOK_NONE;
     }
 done:
     ember_bytes_free(&all);
@@ -147,7 +149,11 @@ bool tok_added_next(const tok_added_set *set, const char *text, size_t n, size_t
                     const tok_added **token, size_t *start, size_t *end) {
     if (set->n == 0) return false;
     for (size_t at = *from; at < n;) {
-        if (!set->starts[(unsigned char)text[at]]) {
+        if (set->only_start >= 0) {
+            const char *hit = memchr(text + at, set->only_start, n - at);
+            if (!hit) return false;
+            at = (size_t)(hit - text);
+        } else if (!set->starts[(unsigned char)text[at]]) {
             at++;
             continue;
         }

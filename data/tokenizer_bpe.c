@@ -299,27 +299,65 @@ static bool same_key(const tok_cache_entry *entry, const uint64_t words[3], size
     return entry->words[0] == words[0] && entry->words[1] == words[1] && entry->words[2] == words[2] && entry->n == n;
 }
 
-static ember_status append_word(ember_encoder *encoder, const char *text, size_t n) {
-    size_t n_ids = 0;
-    if (n > TOK_CACHE_BYTES) {
-        EMBER_TRY(merge_piece(encoder, text, n, &n_ids));
-        return tok_ids_append(encoder->out, encoder->work.ids, n_ids);
+static uint64_t load64(const char *text) {
+    uint64_t word;
+    memcpy(&word, text, sizeof word);
+    return word;
+}
+
+/* The n <= 24 bytes as three words with zeros behind; overlapping loads, since a memcpy of n bytes costs
+ * as much as the rest of the look-up. */
+static void key_words(const char *text, size_t n, uint64_t words[3]) {
+    words[0] = words[1] = words[2] = 0;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    if (n >= 8) {
+        words[0] = load64(text);
+        if (n >= 16) words[1] = load64(text + 8);
+        if (n > 16) words[2] = load64(text + n - 8) >> 8 * (24 - n);
+        if (n > 8 && n < 16) words[1] = load64(text + n - 8) >> 8 * (16 - n);
+    } else if (n >= 4) {
+        uint32_t low;
+        uint32_t high;
+        memcpy(&low, text, sizeof low);
+        memcpy(&high, text + n - 4, sizeof high);
+        words[0] = low | (uint64_t)high << 8 * (n - 4);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            words[0] |= (uint64_t)(unsigned char)text[i] << 8 * i;
     }
-    uint64_t words[3] = {0, 0, 0};
+#else
     memcpy(words, text, n);
-    tok_cache_entry *set = &encoder->cache[cache_set(words, n)];
-    for (size_t way = 0; way < TOK_CACHE_WAYS; way++) {
-        if (set[way].n_ids != EMPTY_ENTRY && same_key(&set[way], words, n)) {
-            return tok_ids_append(encoder->out, set[way].ids, set[way].n_ids);
-        }
-    }
+#endif
+}
+
+/* A piece that the cache cannot hold, or does not hold yet. */
+static __attribute__((noinline)) ember_status append_new(ember_encoder *encoder, const char *text, size_t n, const uint64_t words[3],
+                                                         tok_cache_entry *set) {
+    size_t n_ids = 0;
     EMBER_TRY(merge_piece(encoder, text, n, &n_ids));
-    if (n_ids <= TOK_CACHE_IDS) {
+    if (set && n_ids <= TOK_CACHE_IDS) {
         set[1] = set[0]; /* the newer stays */
         set[0] = (tok_cache_entry){.words = {words[0], words[1], words[2]}, .n = (uint8_t)n, .n_ids = (uint8_t)n_ids};
         memcpy(set[0].ids, encoder->work.ids, n_ids * sizeof(uint32_t));
     }
     return tok_ids_append(encoder->out, encoder->work.ids, n_ids);
+}
+
+static ember_status append_word(ember_encoder *encoder, const char *text, size_t n) {
+    uint64_t words[3];
+    if (n > TOK_CACHE_BYTES) return append_new(encoder, text, n, NULL, NULL);
+    key_words(text, n, words);
+    tok_cache_entry *set = &encoder->cache[cache_set(words, n)];
+    for (size_t way = 0; way < TOK_CACHE_WAYS; way++) {
+        const tok_cache_entry *entry = &set[way];
+        if (entry->n_ids == EMPTY_ENTRY || !same_key(entry, words, n)) continue;
+        ember_ids *out = encoder->out;
+        if (out->capacity - out->n < TOK_CACHE_IDS) return tok_ids_append(out, entry->ids, entry->n_ids);
+        memcpy(out->data + out->n, entry->ids, sizeof entry->ids); /* a fixed size, of which n_ids count */
+        out->n += entry->n_ids;
+        return EMBER_OK;
+    }
+    return append_new(encoder, text, n, words, set);
 }
 
 /* Where no merge crosses the front of a marked word, a piece is encoded word by word. */

@@ -86,6 +86,7 @@ typedef struct tok_added_set {
     tok_added *items;
     size_t n;
     bool starts[256];
+    int only_start; /* the one byte that all begin with, or -1 */
 } tok_added_set;
 
 typedef enum tok_norm_kind { TOK_NORM_UNICODE, TOK_NORM_PREPEND, TOK_NORM_REPLACE, TOK_NORM_LOWERCASE } tok_norm_kind;

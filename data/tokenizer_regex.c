@@ -1,16 +1,24 @@
 /* Patterns of a tokenizer.json were written for Oniguruma; they run on PCRE2. Where the two read the same
- * text differently, the pattern is rewritten (\s, \w, \h, {1,n}+) or refused (nested classes, &&). */
+ * text differently, the pattern is rewritten (\s, \w, \h, scripts, [:classes:], {1,n}+) or refused (nested classes,
+ * &&). What stays different: characters newer than Unicode 14, which PCRE2 10.42 does not know. */
 #include "data/tokenizer_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/status.h"
 
-/* PCRE2's \s takes U+180E too, and its \w lacks marks. */
+/* PCRE2's \s takes U+180E too; its \w lacks marks and has all of \p{No}. */
 #define SPACE_CLASS "\\t-\\r\\x{85}\\p{Z}"
-#define WORD_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORD_CLASS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 #define HEX_CLASS "0-9a-fA-F"
+
+static const struct {
+    const char *name, *members;
+} posix_classes[] = {{"alpha", "\\p{Alphabetic}"}, {"alnum", "\\p{Alphabetic}\\p{Nd}"}, {"digit", "\\p{Nd}"},      {"space", SPACE_CLASS},
+                     {"upper", "\\p{Uppercase}"},  {"lower", "\\p{Lowercase}"},         {"punct", "\\p{P}\\p{S}"}, {"xdigit", HEX_CLASS},
+                     {"word", WORD_CLASS}};
 
 enum { JIT_STACK_BYTES = 8 << 20 };
 
@@ -35,8 +43,31 @@ static ember_status put_class(translation *t, const char *members, bool negated)
     return t->in_class ? EMBER_OK : put(t, "]");
 }
 
+static bool compiles(const char *pattern, size_t n) {
+    int code = 0;
+    PCRE2_SIZE offset = 0;
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF, &code, &offset, NULL);
+    pcre2_code_free(compiled);
+    return compiled != NULL;
+}
+
+/* \p{Han} is the script there; in PCRE2 also characters that this script shares with others. */
+static ember_status translate_property(translation *t) {
+    const char *s = t->text + t->at;
+    const char *end = memchr(s, '}', t->n - t->at);
+    char script[64];
+    const int length = end ? snprintf(script, sizeof script, "\\%c{sc:%.*s}", s[1], (int)(end - s - 3 > 40 ? 40 : end - s - 3), s + 3) : 0;
+    if (length > 0 && end - s > 5 && end - s < 40 && compiles(script, (size_t)length)) {
+        t->at += (size_t)(end - s) + 1;
+        return put(t, script);
+    }
+    t->at += 2;
+    return ember_bytes_append(&t->out, s, 2);
+}
+
 static ember_status translate_escape(translation *t) {
     const char c = t->at + 1 < t->n ? t->text[t->at + 1] : '\0';
+    if ((c == 'p' || c == 'P') && t->at + 2 < t->n && t->text[t->at + 2] == '{') return translate_property(t);
     const char *members = (c == 's' || c == 'S')   ? SPACE_CLASS
                           : (c == 'w' || c == 'W') ? WORD_CLASS
                           : (c == 'h' || c == 'H') ? HEX_CLASS
@@ -54,16 +85,22 @@ static ember_status translate_escape(translation *t) {
     return put_class(t, members, negated);
 }
 
+static ember_status translate_posix(translation *t) {
+    const char *s = t->text + t->at;
+    const size_t left = t->n - t->at;
+    for (size_t i = 0; i < sizeof posix_classes / sizeof *posix_classes; i++) {
+        const size_t n = strlen(posix_classes[i].name);
+        if (left < n + 4 || s[1] != ':' || memcmp(s + 2, posix_classes[i].name, n) != 0 || memcmp(s + 2 + n, ":]", 2) != 0) continue;
+        t->at += n + 4;
+        return put(t, posix_classes[i].members);
+    }
+    return refuse(t, "a class inside a class");
+}
+
 static ember_status translate_class_char(translation *t) {
     const char *s = t->text + t->at;
     const size_t left = t->n - t->at;
-    if (s[0] == '[') {
-        const char *end = left > 2 && s[1] == ':' ? memchr(s + 2, ']', left - 2) : NULL;
-        if (!end || end[-1] != ':') return refuse(t, "a class inside a class");
-        EMBER_TRY(ember_bytes_append(&t->out, s, (size_t)(end - s) + 1));
-        t->at += (size_t)(end - s) + 1;
-        return EMBER_OK;
-    }
+    if (s[0] == '[') return translate_posix(t);
     if (s[0] == '&' && left > 1 && s[1] == '&') return refuse(t, "an intersection of classes");
     if (s[0] == ']') t->in_class = false;
     t->at++;

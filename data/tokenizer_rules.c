@@ -120,6 +120,9 @@ ember_status tok_normalizer_parse(ember_tokenizer *tokenizer, const json_t *valu
 
 /* ---- pre-tokenizers ---- */
 
+/* \w of the reference's Whitespace, which runs on another engine than Split does */
+#define RUST_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
+
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static ember_status fixed_regex(tok_stage *stage, const char *pattern, const char *part) {
@@ -228,7 +231,7 @@ ember_status tok_stages_parse(ember_tokenizer *tokenizer, const json_t *value, i
     if (strcmp(type, "WhitespaceSplit") == 0) return fixed_regex(stage, "\\s", part);
     if (strcmp(type, "Whitespace") == 0) {
         stage->invert = true;
-        return fixed_regex(stage, "[\\w\\x{200C}\\x{200D}]+|[^\\w\\x{200C}\\x{200D}\\s]+", part);
+        return fixed_regex(stage, "[" RUST_WORD "]+|[^" RUST_WORD "\\s]+", part);
     }
     return refuse(part, type, "ByteLevel, Split, Digits, Metaspace, Punctuation, Whitespace, WhitespaceSplit and Sequence");
 }
