@@ -23,12 +23,20 @@
 #endif
 
 /* exp(x) for x <= 88, within 2 ulp; 0 below -87.3 (where the result would be denormal), NaN for
- * NaN. Branch-free, so that loops over it vectorise. x = n ln 2 + r, |r| <= ln 2 / 2; e^r by its
- * Taylor polynomial of degree 7 (remainder below 2^-27), 2^n put into the exponent. */
+ * NaN. x = n ln 2 + r, |r| <= ln 2 / 2; e^r by its Taylor polynomial of degree 7 (remainder below
+ * 2^-27), 2^n put into the exponent. The lower limit is an integer comparison of the bits: compilers
+ * turn a floating one into a branch, and loops over this must vectorise. */
 static inline __attribute__((always_inline)) float ember_exp(float x) {
-    const float magic = 12582912.0F; /* 1.5 * 2^23: adding it leaves the integer in the low bits */
-    const float low = -87.3F;
-    const float clamped = x < low ? low : x;
+    const float magic = 12582912.0F;      /* 1.5 * 2^23: adding it leaves the integer in the low bits */
+    const int32_t low_bits = -1028744806; /* 0xC2AE999A, -87.3 */
+    int32_t x_bits;
+    memcpy(&x_bits, &x, sizeof x_bits);
+    /* negative floats grow with their magnitude as signed integers; -infinity (0xFF800000,
+     * -8388608) is the last before NaN */
+    const int32_t below = -(int32_t)((x_bits > low_bits) & (x_bits <= -8388608));
+    const int32_t clamped_bits = (x_bits & ~below) | (low_bits & below);
+    float clamped;
+    memcpy(&clamped, &clamped_bits, sizeof clamped);
     const float shifted = clamped * 1.44269504F + magic;
     const float n = shifted - magic;
     float r = clamped - n * 0.693359375F; /* exact: 10 bits times an integer below 128 */
@@ -46,8 +54,12 @@ static inline __attribute__((always_inline)) float ember_exp(float x) {
     bits = (bits << 23) + 0x3f800000U;
     float power;
     memcpy(&power, &bits, sizeof power);
-    const float y = p * power;
-    return x < low ? 0.0F : y;
+    float y = p * power;
+    int32_t y_bits;
+    memcpy(&y_bits, &y, sizeof y_bits);
+    y_bits &= ~below;
+    memcpy(&y, &y_bits, sizeof y);
+    return y;
 }
 
 #endif
