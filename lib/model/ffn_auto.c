@@ -96,11 +96,23 @@ static double density_of(const layer_choice *layer, int64_t nnz, int64_t n_token
     return n_tokens > 0 ? (double)nnz / ((double)n_tokens * (double)layer->n_neurons) : 1.0;
 }
 
+/* Densest at which a layer may leave dense: three quarters of what its tiles and a spill array of M h / 8
+ * hold when every token fires alike. A layer that overflows is dense for good, so one whose density is still
+ * falling must not come in too early, however cheap the table says it is. */
+static double densest_start(const ember_ffn_shape *shape) {
+    const double words = (double)(ember_twell_words_per_tile(shape->compression) - 1);
+    const double tile = (double)(shape->n_neurons < EMBER_TWELL_TILE ? shape->n_neurons : EMBER_TWELL_TILE);
+    const double in_tiles = words < tile ? words / tile : 1.0;
+    return 0.75 * (in_tiles + 0.125);
+}
+
 ember_ffn_mode ember_ffn_auto_decide(ember_ffn_auto *chooser, int64_t layer_index, int64_t nnz, int64_t n_tokens) {
     layer_choice *layer = &chooser->layers[layer_index];
     const ember_ffn_cost *cost = &chooser->costs.entry[layer->entry];
     if (layer->pinned || !cost->measured || n_tokens <= 0) return layer->mode;
-    const double sparse = ember_ffn_cost_sparse(cost, EMBER_COST_TRAIN, density_of(layer, nnz, n_tokens));
+    const double density = density_of(layer, nnz, n_tokens);
+    if (layer->mode == EMBER_MODE_DENSE && density > densest_start(&cost->shape)) return layer->mode;
+    const double sparse = ember_ffn_cost_sparse(cost, EMBER_COST_TRAIN, density);
     const double limit = layer->mode == EMBER_MODE_DENSE ? enter_twell : leave_twell;
     layer->mode = sparse < limit * cost->dense_ms[EMBER_COST_TRAIN] ? EMBER_MODE_TWELL : EMBER_MODE_DENSE;
     return layer->mode;

@@ -32,7 +32,8 @@ EMBER_CHECKED ember_status ember_ffn_auto_calibrate(ember_ffn_auto *chooser, emb
                                                     void *user);
 
 /* Mode of the next step after a step (or window) with `nnz` firing pairs over `n_tokens` tokens.
- * Leaves dense when the sparse cost is below 0.90 of dense, leaves twell above 1.00. */
+ * Leaves dense when the sparse cost is below 0.90 of dense and the density is below 3/4 of what fits
+ * without overflowing the spill limit, leaves twell above 1.00. */
 ember_ffn_mode ember_ffn_auto_decide(ember_ffn_auto *chooser, int64_t layer, int64_t nnz, int64_t n_tokens);
 /* The same question for a forward pass alone; no hysteresis and no state. n_tokens = 0: dense. */
 ember_ffn_mode ember_ffn_auto_decide_forward(const ember_ffn_auto *chooser, int64_t layer, int64_t nnz, int64_t n_tokens);

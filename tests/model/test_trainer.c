@@ -381,8 +381,7 @@ static void write_costs(const char *path, int64_t neurons, int64_t compression, 
     check_ok(ember_write_file(path, text, (size_t)n));
 }
 
-/* auto: the table decides after the first step, each switch is logged and is in the history; a layer
- * that spills over M h / 8 is dense from the repeated step on, for good. */
+/* auto: the table decides after the first step; each switch is logged and is in the history. */
 static void automatic_modes(void **state) {
     (void)state;
     enter("auto_modes");
@@ -400,22 +399,61 @@ static void automatic_modes(void **state) {
     check_ok(fixture_train(&dear));
     assert_null(strstr(dear.log, "->"));
 
-    write_costs("wide.json", 1100, 16, 100);
-    fixture_run wide = {.sets = {"ffn.mode=auto", "ffn.costs=wide.json", "run.output=wide", "train.stop_after=4", "ffn.compression=16",
-                                 "model.intermediate_size=1100"}};
-    check_ok(fixture_train(&wide));
-    assert_non_null(strstr(wide.log, "dense from here on"));
-    history = fixture_history("wide/step_4.h5");
-    for (int64_t i = 0; i < 4; i++)
-        assert_int_equal(ember_history_at(history, i).mode[0], EMBER_MODE_DENSE);
-    ember_history_free(history);
-    int64_t modes[2];
-    fixture_get("wide/step_4.h5", "state", "ffn_modes", ember_tensor_1d(modes, EMBER_I64, 2));
-    assert_int_equal(modes[0], 2);
-
     fixture_run other = {.sets = {"ffn.mode=auto", "ffn.costs=cheap.json", "run.output=misfit", "model.intermediate_size=32"}};
     check_fails(fixture_train(&other), EMBER_E_NOT_FOUND, "cheap.json");
     assert_int_equal(access("misfit", F_OK), -1);
+}
+
+/* Gate weights of layer 0 as given, whatever they were: with zeros no neuron fires, with noise half of them do. */
+static void set_gates(ember_trainer *trainer, float scale) {
+    const ember_param *gate = param_of(trainer, "model.layers.0.mlp.gate_proj.weight");
+    for (int64_t i = 0; i < ember_tensor_count(gate->value); i++)
+        ((float *)gate->value.data)[i] = scale * ember_philox_normal(3, 99, (uint64_t)i);
+}
+
+static ember_trainer *woken;
+static void wake_up(void *user, const ember_step_report *report) {
+    (void)user;
+    if (report->row->step == 1) set_gates(woken, 0.1f);
+}
+
+/* A silent layer goes sparse, then half of its neurons fire at once: more than M h / 8 entries spill, the step is
+ * repeated dense, and dense the layer stays, also after a resume. Half firing from the start never goes sparse. */
+static void overflow_under_auto_means_dense(void **state) {
+    (void)state;
+    enter("overflow");
+    write_costs("wide.json", 1100, 16, 100);
+    fixture_run early = {.sets = {"ffn.mode=auto", "ffn.costs=wide.json", "run.output=early", "train.stop_after=3", "ffn.compression=16",
+                                  "model.intermediate_size=1100"}};
+    check_ok(fixture_train(&early));
+    assert_null(strstr(early.log, "dense -> twell"));
+
+    fixture_run run = {
+        .sets = {"ffn.mode=auto", "ffn.costs=wide.json", "train.stop_after=4", "ffn.compression=16", "model.intermediate_size=1100"}};
+    ember_config *config = fixture_config(&run);
+    const ember_log log = {.sink = fixture_log, .user = &run};
+    const ember_trainer_options options = {.config = config, .log = &log, .events = {.step_done = wake_up}};
+    check_ok(ember_trainer_create(&woken, &options));
+    set_gates(woken, 0);
+    check_ok(ember_trainer_run(woken));
+    assert_non_null(strstr(run.log, "layer 0 dense -> twell"));
+    assert_non_null(strstr(run.log, "dense from here on"));
+    ember_trainer_free(woken);
+    ember_config_free(config);
+    ember_history *history = fixture_history("run/step_4.h5");
+    for (int64_t i = 0; i < 4; i++)
+        assert_int_equal(ember_history_at(history, i).mode[0], EMBER_MODE_DENSE);
+    assert_true((double)ember_history_at(history, 0).l0[0] == 0 && (double)ember_history_at(history, 1).l0[0] > 400);
+    ember_history_free(history);
+    int64_t modes[2];
+    fixture_get("run/step_4.h5", "state", "ffn_modes", ember_tensor_1d(modes, EMBER_I64, 2));
+    assert_int_equal(modes[0], 2);
+    fixture_run rest = {
+        .sets = {"ffn.mode=auto", "ffn.costs=wide.json", "train.stop_after=6", "ffn.compression=16", "model.intermediate_size=1100"},
+        .resume = true};
+    check_ok(fixture_train(&rest));
+    fixture_get("run/step_6.h5", "state", "ffn_modes", ember_tensor_1d(modes, EMBER_I64, 2));
+    assert_int_equal(modes[0], 2);
 }
 
 /* Seeds of all 64 bits; 0 is a seed like any other. */
@@ -492,6 +530,7 @@ int main(void) {
         cmocka_unit_test(dead_neurons_are_revived),
         cmocka_unit_test(spill_growth_repeats_the_step),
         cmocka_unit_test(automatic_modes),
+        cmocka_unit_test(overflow_under_auto_means_dense),
         cmocka_unit_test(seeds),
         cmocka_unit_test(refusals_leave_nothing),
         cmocka_unit_test(the_smallest_model_trains),
