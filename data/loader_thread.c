@@ -43,8 +43,7 @@ ember_status loader_thread_start(ember_loader *loader) {
     if (failed) {
         (void)pthread_cond_destroy(&loader->changed);
         (void)pthread_mutex_destroy(&loader->lock);
-        return ember_fail(EMBER_E_MEMORY, "loader: cannot start the reading thread: %s; data.prefetch: false does without",
-                          strerror(failed));
+        return ember_fail(EMBER_E_MEMORY, "loader: cannot start the reading thread: %s", strerror(failed));
     }
     loader->thread_started = true;
     return EMBER_OK;

@@ -17,7 +17,7 @@ case $1 in
     *) out=$PWD/$1 ;;
 esac
 here=$(cd "$(dirname "$0")" && pwd)
-list=contents.cksum
+list=.contents.cksum # hidden: OUT_FOLDER/* names the texts alone
 package=r-cran-janeaustenr
 novels="emma mansfieldpark northangerabbey persuasion prideprejudice sensesensibility"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <xxhash.h>
@@ -20,8 +21,9 @@ enum { PIECE_BYTES = 1 << 20 };
 /* A raw file without a name: it vanishes with its descriptor, however the process ends. */
 typedef struct raw_file {
     int fd;
-    size_t n;     /* bytes waiting in `buffer` */
-    char *buffer; /* [PIECE_BYTES] */
+    uint64_t written; /* bytes in the file */
+    size_t n;         /* bytes waiting in `buffer` */
+    char *buffer;     /* [PIECE_BYTES] */
 } raw_file;
 
 struct ember_shard_writer {
@@ -64,12 +66,19 @@ static void raw_close(raw_file *raw) {
 
 static ember_status raw_flush(raw_file *raw, const char *path) {
     size_t done = 0;
+    struct rlimit limit;
+    /* Past this limit the system would send a signal. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && raw->written + raw->n > limit.rlim_cur) {
+        return ember_fail(EMBER_E_IO, "%s: needs a temporary file of more than %llu bytes, the limit on file sizes (ulimit -f)", path,
+                          (unsigned long long)limit.rlim_cur);
+    }
     while (done < raw->n) {
         const ssize_t wrote = write(raw->fd, raw->buffer + done, raw->n - done);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) return ember_fail(EMBER_E_IO, "%s: cannot write its temporary file: %s", path, strerror(errno));
         done += (size_t)wrote;
     }
+    raw->written += raw->n;
     raw->n = 0;
     return EMBER_OK;
 }

@@ -105,6 +105,10 @@ head -c 3000000 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >line.txt
 "$ember" data prepare line.txt --tokenizer bytes -o line.h5 --document line >/dev/null
 [ "$("$ember" data info line.h5 --json | field source_bytes)" = 6000000 ] || fail "a long line lost bytes"
 
+# A limit on file sizes is an error, not a signal.
+expect 1 "ulimit -f" sh -c "ulimit -f 2000; exec '$ember' data prepare line.txt --tokenizer bytes -o limited.h5"
+[ -z "$(find . -name '*limited*')" ] || fail "a failed write left a file"
+
 # Stopped by a signal: nothing appears, no carriage return in a log, exit code 1.
 mkfifo pipe
 "$ember" data prepare pipe --tokenizer bytes -o stopped.h5 >out.txt 2>err.txt &

@@ -10,6 +10,7 @@
 
 #include "data/shard.h"
 #include "data/shard_format.h"
+#include "data/shard_stats.h"
 #include "lib/base/atomic_file.h"
 #include "lib/base/tensor.h"
 #include "lib/h5/h5_internal.h"
@@ -403,6 +404,44 @@ static void odd_paths(void **state) {
     assert_int_equal(count_files(), 0);
 }
 
+/* Separators that disagree with the documents are found; lengths and the ranking are exact. */
+static void measures(void **state) {
+    (void)state;
+    const uint32_t ids[] = {3, 3, 9, 4, 9, 4, 3, 5, 9, 7};
+    for (int variant = 0; variant < 3; variant++) {
+        ember_shard_writer *writer = create(path_of("m.h5"), 10, 9);
+        const size_t starts[3][3] = {{0, 3, 5}, {0, 2, 5}, {0, 3, 5}};
+        const size_t n = variant == 2 ? 10 : 9;
+        for (size_t i = 0; i < n; i++) {
+            for (int d = 0; d < 3; d++)
+                if (starts[variant][d] == i) check_ok(ember_shard_begin_document(writer));
+            check_ok(ember_shard_append(writer, &ids[i], 1));
+        }
+        check_ok(ember_shard_commit(writer, 6));
+        ember_shard *shard = NULL;
+        ember_shard_stats stats;
+        check_ok(ember_shard_open(&shard, path_of("m.h5"), true));
+        check_ok(ember_shard_measure(&stats, shard, 3));
+        assert_int_equal(stats.n_separators, 3);
+        assert_int_equal(stats.n_closed_documents, variant == 0 ? 3 : 2);
+        assert_int_equal(stats.separators_agree, variant == 0);
+        assert_int_equal(stats.shortest_document, 2);
+        assert_int_equal(stats.median_document, 3);
+        assert_int_equal(stats.longest_document, variant == 2 ? 5 : 4);
+        assert_int_equal(stats.n_distinct, variant == 2 ? 5 : 4);
+        assert_int_equal(stats.n_commonest, 3);
+        assert_int_equal(stats.commonest[0].id, 3);
+        assert_int_equal(stats.commonest[0].count, 3);
+        assert_int_equal(stats.commonest[1].id, 9);
+        assert_int_equal(stats.commonest[2].id, 4);
+        assert_int_equal(stats.commonest[2].count, 2);
+        ember_shard_stats_free(&stats);
+        check_fails(ember_shard_measure(&stats, shard, -1), EMBER_E_ARGUMENT, "-1");
+        ember_shard_close(shard);
+        assert_int_equal(unlink(path_of("m.h5")), 0);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     return mkdtemp(folder) ? 0 : -1;
@@ -419,7 +458,7 @@ int main(void) {
         cmocka_unit_test(empty_shard),      cmocka_unit_test(writer_refuses),
         cmocka_unit_test(commit_is_atomic), cmocka_unit_test(reader_refuses),
         cmocka_unit_test(damaged_files),    cmocka_unit_test(beyond_two_to_the_31),
-        cmocka_unit_test(odd_paths),
+        cmocka_unit_test(odd_paths),        cmocka_unit_test(measures),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
