@@ -66,9 +66,9 @@ static ember_status open_file(ember_h5_reader *file) {
     file->block = block;
     EMBER_TRY(h5_access(&access));
     file->id = H5Fopen(file->path, H5F_ACC_RDONLY, access);
+    const ember_status status = file->id < 0 ? h5_fail(EMBER_E_CORRUPT, "%s: cannot be opened as HDF5", file->path) : EMBER_OK;
     (void)H5Pclose(access);
-    if (file->id < 0) return h5_fail(EMBER_E_CORRUPT, "%s: cannot be opened as HDF5", file->path);
-    return EMBER_OK;
+    return status;
 }
 
 /* The root's attributes by themselves: the index is not there yet. */

@@ -132,9 +132,10 @@ bool h5_writer_close(ember_h5_writer *file) {
 void ember_h5_abort(ember_h5_writer *file) {
     if (!file) return;
     if (!file->broken && file->id >= 0) (void)h5_writer_close(file);
-    /* An abandoned handle keeps the file open: give the disk space back at least. */
+    /* libhdf5 keeps a given-up file in its list of open files by inode. Its space is given back, and our
+     * descriptor stays open too, so that no new file can get that inode and be taken for this one. */
     if (file->broken && file->fd >= 0 && ftruncate(file->fd, 0) != 0) errno = 0;
-    if (file->fd >= 0) (void)close(file->fd);
+    if (!file->broken && file->fd >= 0) (void)close(file->fd);
     if (file->created) (void)unlink(file->temporary.data);
     free_writer(file);
 }
@@ -148,12 +149,11 @@ static ember_status create_file(ember_h5_writer *file) {
     file->created = true;
     EMBER_TRY(h5_access(&access));
     creation = h5_creation(H5P_FILE_CREATE);
-    if (creation >= 0) {
-        file->id = H5Fcreate(file->temporary.data, H5F_ACC_TRUNC, creation, access);
-        (void)H5Pclose(creation);
-    }
+    if (creation >= 0) file->id = H5Fcreate(file->temporary.data, H5F_ACC_TRUNC, creation, access);
+    const ember_status status = file->id < 0 ? h5_writer_break(file, "the file") : EMBER_OK;
+    if (creation >= 0) (void)H5Pclose(creation);
     (void)H5Pclose(access);
-    if (file->id < 0) return h5_writer_break(file, "the file");
+    EMBER_TRY(status);
     EMBER_TRY(h5_writer_space(file, 0));
     h5_written *root = NULL;
     EMBER_TRY(remember(file, "/", &root));
