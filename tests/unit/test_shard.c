@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/loader.h"
 #include "data/shard.h"
 #include "data/shard_format.h"
 #include "data/shard_stats.h"
@@ -379,6 +380,26 @@ static void beyond_two_to_the_31(void **state) {
     assert_memory_equal(ids, wanted, sizeof wanted);
     check_fails(ember_shard_read(shard, n - 7, 8, ids), EMBER_E_ARGUMENT, "2147483658 tokens");
     ember_shard_close(shard);
+    /* The loader's last sequence: tokens 2^31 + 0 .. 2^31 + 8 as inputs, one further on as targets. */
+    const char *glob = path;
+    const ember_loader_options options = {
+        .globs = &glob, .n_sources = 1, .sequence_length = 16, .batch_size = 1, .one_pass = true, .mask_documents = true};
+    ember_loader *loader = NULL;
+    ember_batch batch;
+    check_ok(ember_loader_open(&loader, &options));
+    const int64_t n_sequences = (INT64_C(1) << 27) + 1;
+    assert_int_equal(ember_loader_n_sequences(loader), n_sequences);
+    check_ok(ember_loader_seek(loader, (ember_loader_position){.n_sequences = (uint64_t)n_sequences - 1}));
+    check_ok(ember_loader_next(loader, &batch));
+    assert_int_equal(batch.n_sequences, 1);
+    assert_int_equal(batch.n_inputs, 9);
+    for (int i = 0; i < 9; i++) {
+        assert_int_equal(batch.input_ids[i], i < 5 ? 0 : 101 + i - 5);
+        assert_int_equal(batch.target_ids[i], i < 4 ? 0 : 101 + i - 4);
+    }
+    check_ok(ember_loader_next(loader, &batch));
+    assert_int_equal(batch.n_sequences, 0);
+    ember_loader_close(loader);
     assert_int_equal(unlink(path), 0);
 }
 
