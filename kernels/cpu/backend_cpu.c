@@ -1,7 +1,6 @@
 /* backend_cpu.c - the CPU backend: its table of operations, its memory and its planned scratch. */
 #include "kernels/cpu/backend_cpu.h"
 
-#include <limits.h>
 #include <omp.h>
 #include <string.h>
 

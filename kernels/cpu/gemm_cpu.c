@@ -111,7 +111,7 @@ ember_gemm_cut ember_sgemm_cut(int64_t m, int64_t n, int64_t k) {
 void ember_sgemm(const ember_backend *backend, bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
     if (m <= 0 || n <= 0) return;
-    if (m == 1 && tb && !ta && alpha == 1.0F) { /* also when ta: a row is a column; only the plain layout is hot */
+    if (m == 1 && tb && !ta && alpha == 1.0F) { /* one token: decoding */
         ember_sgemv(backend, n, k, b, ldb, a, beta, c);
         return;
     }

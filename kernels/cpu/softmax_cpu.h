@@ -7,20 +7,20 @@
 /* row[0..n) becomes exp(row - max); *max and the sum of the results (float32 in pieces of 64, then
  * double, so that a vocabulary of 100,000 costs no accuracy). NaN in the row makes the sum NaN. n >= 1. */
 EMBER_BODY ember_softmax_row(float *row, int64_t n, float *max, double *sum) {
-    enum { PIECE = 64, LANES = 16 };
-    float lanes[LANES]; /* by hand: compilers do not vectorise a maximum that must respect NaN */
-    for (int l = 0; l < LANES; l++)
-        lanes[l] = row[0];
-    int64_t at = 0;
-    for (; at + LANES <= n; at += LANES) {
-        for (int l = 0; l < LANES; l++)
-            lanes[l] = row[at + l] > lanes[l] ? row[at + l] : lanes[l];
+    enum { PIECE = 64 };
+    /* The maximum of the bits as ordered integers: compilers do not vectorise a floating one that must
+     * respect NaN. A NaN may or may not be the maximum; it is in the sum either way. */
+    int32_t top_key = INT32_MIN;
+#pragma omp simd reduction(max : top_key)
+    for (int64_t j = 0; j < n; j++) {
+        int32_t bits;
+        memcpy(&bits, &row[j], sizeof bits);
+        const int32_t key = bits ^ ((bits >> 31) & INT32_MAX);
+        top_key = key > top_key ? key : top_key;
     }
-    float top = lanes[0];
-    for (int l = 1; l < LANES; l++)
-        top = lanes[l] > top ? lanes[l] : top;
-    for (; at < n; at++)
-        top = row[at] > top ? row[at] : top;
+    const int32_t top_bits = top_key ^ ((top_key >> 31) & INT32_MAX);
+    float top;
+    memcpy(&top, &top_bits, sizeof top);
     double total = 0;
     for (int64_t first = 0; first < n; first += PIECE) {
         const int64_t end = ember_min64(n, first + PIECE);
