@@ -3,7 +3,14 @@
  * Runs the model of FILE.h5 and compares every quantity with the reference in it: one line a
  * quantity with distance and bound, then "N passed, M failed". Exit code 0 when all pass, 1 when
  * one does not or the file cannot be read, 2 on bad usage. --perturb multiplies one parameter by
- * 1.01 first: the comparison must then fail. */
+ * 1.01 first: the comparison must then fail.
+ *
+ * Parameters after three AdamW steps: the first step moves an element by lr g / (|g| + eps), whatever
+ * the size of g, so an element whose gradient is lost in the rounding of float32 sums moves by a number
+ * that float32 does not determine. (llama_gqa_untied has one: element 10501 of layer 0's gate_proj,
+ * 3.5e-8 where the tensor's rms is 1.2e-2 and float32 gradients are good to 1e-8.) Elements whose
+ * reference gradient is below 1e-5 of the tensor's rms, a tenth of the bound on gradients, are therefore
+ * left out where the distance with them is past the bound; a line then says how many, and that distance. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,6 +171,26 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Takes elements without a determined first step out of the comparison; returns how many. */
+static ember_status leave_out_undetermined(const check_run *run, const ember_param_spec *spec, float *mine, float *reference, int64_t count,
+                                           int64_t *n_left_out) {
+    *n_left_out = 0;
+    float *grad = NULL;
+    EMBER_TRY(ember_allocate((void **)&grad, (size_t)count, sizeof(float), "reference gradient"));
+    const ember_status status = golden_read_param(run->golden, "grad", spec, grad);
+    double squares = 0.0;
+    for (int64_t i = 0; status == EMBER_OK && i < count; i++)
+        squares += (double)grad[i] * (double)grad[i];
+    const double least = 1e-5 * sqrt(squares / (double)count);
+    for (int64_t i = 0; status == EMBER_OK && i < count; i++) {
+        if (grad[i] == 0.0f || fabs((double)grad[i]) > least) continue; /* exactly 0: it never takes part, and must not move */
+        mine[i] = reference[i];
+        (*n_left_out)++;
+    }
+    ember_release(grad);
+    return status;
+}
+
 /* Every parameter's gradient ("grad") or value ("after3"). */
 static ember_status compare_params(check_run *run, const char *group, bool gradients) {
     int64_t n_stored = 0;
@@ -181,12 +208,23 @@ static ember_status compare_params(check_run *run, const char *group, bool gradi
         ember_status status =
             backend->ops->download(backend, mine, gradients ? param->grad.data : param->value.data, (size_t)count * sizeof(float));
         if (status == EMBER_OK) status = golden_read_param(run->golden, group, &param->spec, run->scratch);
+        const double whole = status == EMBER_OK ? distance_f32(mine, run->scratch, count) : 0.0;
+        const bool flat = ends_with(param->spec.name, "k_proj.bias"); /* its own bound has this reason, too */
+        const double bound = !gradients && flat ? 5e-3 : 1e-4;
+        int64_t n_left_out = 0;
+        if (status == EMBER_OK && !gradients && !flat && whole > bound) {
+            status = leave_out_undetermined(run, &param->spec, mine, run->scratch, count, &n_left_out);
+        }
         const double distance = status == EMBER_OK ? distance_f32(mine, run->scratch, count) : 0.0;
         ember_release(mine);
         EMBER_TRY(status);
         char quantity[EMBER_NAME_BYTES + 16];
         (void)snprintf(quantity, sizeof quantity, "%s/%s", group, param->spec.name);
-        report(run, quantity, distance, !gradients && ends_with(param->spec.name, "k_proj.bias") ? 5e-3 : 1e-4);
+        report(run, quantity, distance, bound);
+        if (n_left_out > 0) {
+            printf("     %-5s   %lld of %lld elements left out: their gradient is below 1e-5 of the rms; with them %.3e\n", run->mode_name,
+                   (long long)n_left_out, (long long)count, whole);
+        }
     }
     return EMBER_OK;
 }
