@@ -25,7 +25,10 @@ ember_status ember_decoder_create(ember_decoder **out, const ember_tokenizer *to
     decoder->tokenizer = tokenizer;
     decoder->skip_special = skip_special;
     decoder->start_left = tokenizer->decoder.has_strip ? tokenizer->decoder.strip.start : 0;
-    const ember_status status = tok_matcher_create(&decoder->matcher);
+    bool has_regex = false; /* rare, and its stack is not cheap */
+    for (size_t i = 0; i < tokenizer->decoder.n_steps; i++)
+        has_regex = has_regex || tokenizer->decoder.steps[i].pattern.code;
+    const ember_status status = has_regex ? tok_matcher_create(&decoder->matcher) : EMBER_OK;
     if (status != EMBER_OK) {
         ember_decoder_free(decoder);
         return status;

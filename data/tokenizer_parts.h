@@ -1,4 +1,5 @@
 /* tokenizer_parts.h - what a loaded tokenizer consists of; shared by the tokenizer*.c files only.
+ * "The reference" in their comments is Hugging Face's tokenizers library.
  *
  * Encoding: text -> added tokens cut out -> valid UTF-8 runs and runs of invalid bytes -> normalizer ->
  * added tokens with `normalized` -> pre-tokenizer stages -> pieces -> BPE (word cache in front). */
