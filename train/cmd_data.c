@@ -180,8 +180,7 @@ static ember_status cmd_prepare(int argc, char **argv) {
         {"-o", CLI_TEXT, &options.output, "SHARD", "the shard to write (needed)"},
         {"--output", CLI_TEXT, &options.output, "SHARD", "the same"},
         {"--document", CLI_TEXT, &words.document, "RULE",
-         "what a document is: file (default), line, blank-line, blocks:BYTES (cut at the next empty line), separator:STRING (\\n \\xHH "
-         "...), jsonl or jsonl:FIELD (default text)"},
+         "what a document is: file (default), line, blank-line, blocks:BYTES, separator:STRING, jsonl, jsonl:FIELD (data/FORMAT.md)"},
         {"--valid", CLI_TEXT, &options.valid_output, "SHARD", "hold some documents out into this shard"},
         {"--valid-fraction", CLI_F64, &words.valid_fraction, "F", "how many of the documents (default 0.01)"},
         {"--seed", CLI_U64, &options.seed, "N", "which documents are held out (default 0)"},

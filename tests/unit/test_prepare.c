@@ -327,6 +327,7 @@ static void refuses(void **state) {
     options.output = "no_such_folder/a.h5", fails(&options, EMBER_E_IO, "no_such_folder"), options = good;
     options.n_threads = 1000, fails(&options, EMBER_E_ARGUMENT, "1000 threads"), options = good;
     options.eos = "<nothing>", fails(&options, EMBER_E_NOT_FOUND, "\"<nothing>\""), options = good;
+    options.add_bos = true, fails(&options, EMBER_E_NOT_FOUND, "--add-bos"), options = good;
     options.vocab_size = 256, fails(&options, EMBER_E_FORMAT, "256 embedding rows"), options = good;
     options.vocab_size = 1 << 20; /* more rows than tokens is fine */
     ember_prepare_report report;

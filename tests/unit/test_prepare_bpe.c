@@ -94,6 +94,46 @@ static void same_ids_as_at_once(const char *relative, size_t n) {
     free(text);
 }
 
+/* Begin and end tokens go round each document, whatever the text says about them. */
+static void begin_and_end(void **state) {
+    (void)state;
+    char path[4096];
+    assert_non_null(shared_path(path, "models/stories260K/tokenizer.json"));
+    FILE *file = fopen(text_path, "wb");
+    assert_non_null(file);
+    assert_true(fputs("<s>one</s>\ntwo\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    ember_tokenizer *tokenizer = NULL;
+    check_ok(ember_tokenizer_open(&tokenizer, path));
+    const uint32_t bos = (uint32_t)ember_tokenizer_bos(tokenizer);
+    const uint32_t eos = (uint32_t)ember_tokenizer_eos(tokenizer);
+    assert_int_not_equal(bos, eos);
+    ember_document_rule rule;
+    check_ok(ember_document_rule_parse(&rule, "line"));
+    const char *const files[] = {text_path};
+    const ember_prepare_options options = {
+        .files = files, .n_files = 1, .tokenizer = tokenizer, .output = shard_path, .rule = &rule, .add_bos = true, .add_eos = true};
+    ember_prepare_report report;
+    check_ok(ember_prepare(&report, &options));
+    ember_shard *shard = NULL;
+    check_ok(ember_shard_open(&shard, shard_path, true));
+    const int64_t n = ember_shard_n_tokens(shard);
+    uint32_t ids[64];
+    assert_in_range(n, 8, 64);
+    assert_int_equal(ember_shard_n_documents(shard), 2);
+    check_ok(ember_shard_read(shard, 0, n, ids));
+    const int64_t second = ember_shard_documents(shard)[1];
+    for (int64_t i = 0; i < n; i++) {
+        assert_int_equal(ids[i] == bos, i == 0 || i == second);
+        assert_int_equal(ids[i] == eos, i == n - 1 || i == second - 1);
+    }
+    ember_shard_close(shard);
+    ember_tokenizer_free(tokenizer);
+    ember_document_rule_free(&rule);
+    assert_int_equal(unlink(shard_path), 0);
+    assert_int_equal(unlink(text_path), 0);
+}
+
 static void byte_level(void **state) {
     (void)state;
     same_ids_as_at_once("tokenizer/bpe16k.json", 1500000);
@@ -123,6 +163,6 @@ int main(void) {
         printf("skipped: the shared tokenizers are not there\n");
         return SKIPPED;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(byte_level), cmocka_unit_test(sentencepiece_like)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(byte_level), cmocka_unit_test(sentencepiece_like), cmocka_unit_test(begin_and_end)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
