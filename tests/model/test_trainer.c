@@ -52,6 +52,41 @@ static void rows_fulfil_the_definitions(void **state) {
     ember_history_free(history);
 }
 
+/* A list of coefficients: each layer is weighted with its own, and lambda 0 leaves a layer alone. */
+static void one_lambda_a_layer(void **state) {
+    (void)state;
+    enter("lambdas");
+    fixture_run run = {.sets = {"sparsity.l1=[0, 0.3]", "sparsity.l1_warmup_steps=0", "train.lr=0.02"}};
+    check_ok(fixture_train(&run));
+    ember_history *history = fixture_history("run/step_20.h5");
+    for (int64_t i = 0; i < 20; i++) {
+        const ember_history_row row = ember_history_at(history, i);
+        near(row.lambda, 0.15, 1e-12);
+        near(row.loss - row.ce, 0.3 * (double)row.l1_per_layer[1] / 2, 1e-6);
+    }
+    const ember_history_row last = ember_history_at(history, 19);
+    assert_true(last.l1_per_layer[1] < 0.5f * last.l1_per_layer[0]);
+    ember_history_free(history);
+}
+
+/* Every silu neuron fires for every token; auto has nothing to choose. */
+static void silu_runs_dense(void **state) {
+    (void)state;
+    enter("silu");
+    fixture_run first = {.sets = {"ffn.activation=silu", "ffn.mode=auto", "train.stop_after=3"}};
+    check_ok(fixture_train(&first));
+    assert_null(strstr(first.log, "measuring"));
+    fixture_run rest = {.sets = {"ffn.activation=silu", "ffn.mode=auto", "train.stop_after=5"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    ember_history *history = fixture_history("run/step_5.h5");
+    for (int64_t i = 0; i < 5; i++) {
+        assert_true(ember_history_at(history, i).l0[1] == 24.0f);
+        assert_int_equal(ember_history_at(history, i).mode[1], EMBER_MODE_DENSE);
+        assert_int_equal(ember_history_at(history, i).dead[1], 0);
+    }
+    ember_history_free(history);
+}
+
 /* 1 x 4, 2 x 2 and 4 x 1 sequences are one batch, short padded ones and masked documents included. */
 static void splits_are_one_batch(void **state) {
     (void)state;
@@ -518,6 +553,8 @@ static void the_smallest_model_trains(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_fulfil_the_definitions),
+        cmocka_unit_test(one_lambda_a_layer),
+        cmocka_unit_test(silu_runs_dense),
         cmocka_unit_test(splits_are_one_batch),
         cmocka_unit_test(norm_and_clipping),
         cmocka_unit_test(decay_is_for_matrices),
