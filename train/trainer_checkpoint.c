@@ -1,6 +1,6 @@
 /* What a checkpoint of a run holds beside model, config and tokenizer:
  * /sparsity/layer_<i>: fire_count, window_count, last_fired [h], l0, l1 (of the last step) [1]
- * /state: data_position [2], data_fingerprint [1], seed [1], l1_controller [2], tracker [38] (blocks, steps of a block, head,
+ * /state: data_position [2], data_fingerprint [1], seed [1], l1_controller [2], tracker [36] (blocks, steps of a block, head,
  *         tokens and steps of each block), ring_layer_<i> [16, h], window_tokens [1],
  *         dead_after_tokens [1], ffn_modes [L], ffn_costs (text), best [2] (loss, step), eval_pending [1]
  * /history: train/history.h */
