@@ -12,21 +12,10 @@ enum { MAX_FILE_BYTES = 256 << 20, BYTES_EOS = 256 };
 static const char bytes_text[] = "{\"format\": \"ember-tokenizer\", \"type\": \"bytes\", \"version\": 1}\n";
 static const char bytes_eos_text[] = "<|endoftext|>";
 
-static const char *const eos_names[] = {"<|endoftext|>",
-                                        "<|end_of_text|>",
-                                        "</s>",
-                                        "<eos>",
-                                        "<\xEF\xBD\x9C"
-                                        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-                                        "<|im_end|>",
-                                        "[EOS]"};
-static const char *const bos_names[] = {"<s>",
-                                        "<|begin_of_text|>",
-                                        "<bos>",
-                                        "<|startoftext|>",
-                                        "<\xEF\xBD\x9C"
-                                        "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-                                        "[BOS]"};
+static const char *const eos_names[] = {
+    "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", u8"<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|im_end|>", "[EOS]"};
+static const char *const bos_names[] = {
+    "<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>", u8"<\uFF5Cbegin\u2581of\u2581sentence\uFF5C>", "[BOS]"};
 
 void ember_tokenizer_free(ember_tokenizer *tokenizer) {
     if (!tokenizer) return;

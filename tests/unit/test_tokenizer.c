@@ -174,6 +174,30 @@ static void normalizers(void **state) {
                  "A", (const char *const[]){"xa", NULL});
 }
 
+/* A long run of marks: e, acute and cedilla in turn, becomes e-cedilla, the other cedillas, then the acutes. */
+static void many_marks(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    const fixture f = {.normalizer = "{\"type\":\"NFC\"}", .pre_tokenizer = BYTE_LEVEL};
+    ember_tokenizer *tokenizer = fixture_open(&f);
+    char *text = malloc(1 + 4 * N);
+    assert_non_null(text);
+    text[0] = 'e';
+    for (size_t i = 0; i < N; i++)
+        memcpy(text + 1 + 4 * i, "\xCC\x81\xCC\xA7", 4);
+    ember_ids ids = encode_text(tokenizer, text, 1 + 4 * N, false, false);
+    assert_int_equal(ids.n, 4 * N);
+    assert_int_equal(ids.data[0], 0xC8);
+    assert_int_equal(ids.data[1], 0xA9);
+    for (size_t i = 1; i < 2 * N; i++) {
+        assert_int_equal(ids.data[2 * i], 0xCC);
+        assert_int_equal(ids.data[2 * i + 1], i < N ? 0xA7 : 0x81);
+    }
+    ember_ids_free(&ids);
+    free(text);
+    ember_tokenizer_free(tokenizer);
+}
+
 /* ids: 0 <unk>, 1 <s>, 2 mark, 3 a, 4 b, 5 mark-a, 6 <0xFF>, 7 <0xC3>, 8 <0xA9> */
 static const char *const piece_tokens[] = {"<unk>", "<s>", MARK, "a", "b", MARK "a", "<0xFF>", "<0xC3>", "<0xA9>", NULL};
 static const char *const piece_merges[] = {MARK, "a", NULL};
@@ -358,6 +382,7 @@ int main(void) {
         cmocka_unit_test(added_tokens),
         cmocka_unit_test(normalized_added_tokens),
         cmocka_unit_test(normalizers),
+        cmocka_unit_test(many_marks),
         cmocka_unit_test(sentencepiece),
         cmocka_unit_test(metaspace),
         cmocka_unit_test(other_decoders),

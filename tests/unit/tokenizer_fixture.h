@@ -52,7 +52,7 @@ static inline void byte_text(const char *text, char out[512]) {
 
 static inline json_t *json_part(const char *text) {
     json_t *part = text ? json_loads(text, JSON_DECODE_ANY, NULL) : json_null();
-    if (!part) fail_msg("the test's own JSON is malformed: %s", text);
+    if (!part) fail_msg("the test's own JSON is malformed: %s", text ? text : "null");
     return part;
 }
 
