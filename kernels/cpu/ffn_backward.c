@@ -4,8 +4,8 @@
  *        dG[j] += sum_t dGate x_t. plain: one gradient dH act'(g) in the place of dUp, no gate.
  * Shapes gY, x, dX [M, d]; weights and their gradients [h, d]; slots [nnz] by neuron, then token.
  * Map    one transpose for all weight gradients: firings of each neuron counted by block of tokens, scanned,
- *        and filled while dX is made. Then a thread takes a neuron and sums its three rows in
- *        its own cache; gY and x are each read once a firing.
+ *        and filled while dX is made. Then a thread takes a few neurons and sums their rows
+ *        in its own cache, tokens in slices whose rows of gY and x stay there too; each is read once a firing.
  * Cost   16 nnz d FLOP (gated), rows out of the last-level cache at low density.
  * Order  a slot's place is the number of earlier tokens that fired the neuron: independent of blocks and
  *        threads. dX sums neurons ascending, weight rows sum tokens ascending, and then add once.
@@ -14,9 +14,6 @@
 
 #include <omp.h>
 #include <string.h>
-
-/* A slice of neurons whose rows of D, U and G should stay in the second-level cache of a core. */
-enum { SLICE_BYTES = 384 * 1024, SLICE_MIN_ENTRIES = 8 };
 
 /* First token of a block; blocks hold about equally many entries. */
 static int64_t block_start(const ffn_run *run, int64_t block) {
@@ -104,8 +101,8 @@ static void token_entries(const ffn_run *run, uint32_t *offset, int64_t t, int64
 
 static int64_t slice_of(const ffn_run *run) {
     const int64_t nnz = run->saved.row_start[run->m];
-    const int64_t cached = SLICE_BYTES / (run->d * (int64_t)sizeof(float) * (run->gated ? 3 : 2));
-    const int64_t dense_enough = SLICE_MIN_ENTRIES * run->m * run->h / ember_max64(nnz, 1);
+    const int64_t cached = FFN_SLICE_BYTES / (run->d * (int64_t)sizeof(float) * (run->gated ? 3 : 2));
+    const int64_t dense_enough = FFN_SLICE_ENTRIES * run->m * run->h / ember_max64(nnz, 1);
     return ember_max64(ember_max64(cached, dense_enough), 1);
 }
 
@@ -173,22 +170,49 @@ static void neuron_slots(const ffn_run *run, float *sums, int64_t begin, int64_t
     }
 }
 
-void ffn_weight_gradients(ffn_run *run) {
+/* Tokens of a slice: rows of gY and x that the cache holds, but so many that a neuron has some of them. */
+static int64_t token_slice(const ffn_run *run) {
+    const int64_t nnz = run->saved.row_start[run->m];
+    const int64_t cached = FFN_SLICE_BYTES / (2 * run->d * (int64_t)sizeof(float));
+    const int64_t dense_enough = FFN_SLICE_ENTRIES * run->m * run->h / ember_max64(nnz, 1);
+    return ember_max64(ember_max64(cached, dense_enough), 1);
+}
+
+/* Neurons [first, first + n). */
+static void neuron_block(const ffn_run *run, float *sums, int64_t first, int64_t n, int64_t slice, int64_t *n_dd, int64_t *n_du_dg) {
     const ember_ffn_args *a = run->a;
+    const int64_t *start = run->transpose.neuron_start + first;
     const int64_t d = run->d;
+    int64_t next[FFN_NEURON_BLOCK];
+    for (int64_t i = 0; i < n; i++)
+        next[i] = start[i];
+    memset(sums, 0, (size_t)(n * 3 * d) * sizeof *sums);
+    for (int64_t bound = slice; bound - slice < run->m; bound += slice) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t end = bound >= run->m ? start[i + 1] : next[i];
+            while (end < start[i + 1] && run->transpose.slots[end].token < bound)
+                end++;
+            neuron_slots(run, sums + i * 3 * d, next[i], end, n_dd, n_du_dg);
+            next[i] = end;
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (start[i] == start[i + 1]) continue;
+        const float *sum = sums + i * 3 * d;
+        add_to(a->d_down + (first + i) * d, sum, d);
+        add_to(a->d_up + (first + i) * d, sum + d, d);
+        if (run->gated) add_to(a->d_gate + (first + i) * d, sum + 2 * d, d);
+    }
+}
+
+void ffn_weight_gradients(ffn_run *run) {
     float *sums = ffn_thread_block(run, omp_get_thread_num());
+    const int64_t slice = token_slice(run);
     int64_t n_dd = 0;
     int64_t n_du_dg = 0;
-#pragma omp for schedule(dynamic, 8)
-    for (int64_t j = 0; j < run->h; j++) {
-        const int64_t begin = run->transpose.neuron_start[j];
-        const int64_t end = run->transpose.neuron_start[j + 1];
-        if (begin == end) continue;
-        memset(sums, 0, (size_t)(3 * d) * sizeof *sums);
-        neuron_slots(run, sums, begin, end, &n_dd, &n_du_dg);
-        add_to(a->d_down + j * d, sums, d);
-        add_to(a->d_up + j * d, sums + d, d);
-        if (run->gated) add_to(a->d_gate + j * d, sums + 2 * d, d);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t j = 0; j < run->h; j += FFN_NEURON_BLOCK) {
+        neuron_block(run, sums, j, ember_min64(FFN_NEURON_BLOCK, run->h - j), slice, &n_dd, &n_du_dg);
     }
 #pragma omp atomic
     run->n_dd += n_dd;

@@ -87,7 +87,8 @@ ffn_transpose_scratch ffn_transpose_scratch_view(void *block, const ember_ffn_sh
 
 size_t ffn_thread_bytes(const ember_ffn_shape *shape) {
     const int64_t panel = ember_min64(shape->n_tokens, FFN_GATE_TOKENS) * FFN_GATE_TILES * EMBER_TWELL_TILE;
-    const int64_t sums = ember_max64(FFN_TOKEN_BLOCK, 3) * (shape->hidden + 16);
+    const int64_t tokens = ember_min64(shape->n_tokens, FFN_TOKEN_BLOCK);
+    const int64_t sums = ember_max64(tokens, 3 * FFN_NEURON_BLOCK) * shape->hidden;
     return ember_cpu_round((size_t)shape->n_neurons * sizeof(uint32_t)) + ember_cpu_round((size_t)ember_max64(panel, sums) * sizeof(float));
 }
 

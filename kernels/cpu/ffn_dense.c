@@ -186,7 +186,7 @@ static ffn_run run_of(ember_backend *backend, const ember_ffn_args *a) {
                      .d = a->shape.hidden,
                      .h = a->shape.n_neurons,
                      .gated = a->shape.kind == EMBER_FFN_GATED,
-                     .n_threads = backend->n_threads};
+                     .n_threads = ffn_threads(backend, &a->shape)};
 }
 
 ember_status ffn_dense_forward(ember_backend *backend, const ember_ffn_args *a) {

@@ -15,9 +15,6 @@
 
 #include "lib/base/status.h"
 
-/* A slice of neurons whose rows of U and D should stay in the second-level cache of a core. */
-enum { SLICE_BYTES = 384 * 1024, SLICE_MIN_ENTRIES = 8 };
-
 /* ---- statistics */
 
 void ffn_clear_counts(const ffn_run *run) {
@@ -113,8 +110,8 @@ static void write_y(const ember_ffn_args *a, int64_t at, const float *sum, int64
 /* Neurons of a slice: as many as the cache holds, but so many that a token has some entries in it. */
 static int64_t slice_of(const ffn_run *run) {
     const int64_t nnz = run->saved.row_start[run->m];
-    const int64_t cached = SLICE_BYTES / (run->d * (int64_t)sizeof(float) * (run->gated ? 2 : 1));
-    const int64_t dense_enough = SLICE_MIN_ENTRIES * run->m * run->h / ember_max64(nnz, 1);
+    const int64_t cached = FFN_SLICE_BYTES / (run->d * (int64_t)sizeof(float) * (run->gated ? 2 : 1));
+    const int64_t dense_enough = FFN_SLICE_ENTRIES * run->m * run->h / ember_max64(nnz, 1);
     return ember_max64(ember_max64(cached, dense_enough), 1);
 }
 
@@ -217,10 +214,12 @@ static void prepare_run(ffn_run *run, ember_backend *backend, const ember_ffn_ar
                      .slots = ember_twell_words_per_tile(a->shape.compression) - 1,
                      .gated = a->shape.kind == EMBER_FFN_GATED,
                      .squared = a->shape.activation == EMBER_RELU2,
-                     .n_threads = backend->n_threads};
+                     .n_threads = ffn_threads(backend, &a->shape)};
     run->saved = ffn_sparse_saved_view(a->saved->block, &a->shape, spill_capacity, &bytes);
     run->scratch = ffn_sparse_scratch_view(ember_cpu_shared_scratch(backend), &a->shape, spill_capacity, &bytes);
     run->transpose = ffn_transpose_scratch_view(ember_cpu_shared_scratch(backend), &a->shape, spill_capacity, &bytes);
+    const int64_t wanted = ember_max64(run->m / FFN_TOKEN_BLOCK, 4 * (int64_t)run->n_threads);
+    run->transpose.n_blocks = ember_min64(run->transpose.n_blocks, wanted);
 }
 
 ember_status ffn_sparse_forward(ember_backend *backend, const ember_ffn_args *a) {

@@ -1,7 +1,7 @@
 /* ffn_gate.c
  * Math   g = x G^T (plain: x U^T), packed as TwELL where it is made; then rows of the support.
  * Shapes x [M, d]; G [h, d]; words, values [M, tiles * S]; support row_start [M + 1], neurons, g [nnz].
- * Map    a task is a panel of up to 256 tokens by one tile of 256 neurons: a single-threaded product
+ * Map    a task is a panel of up to 512 tokens by one tile of 256 neurons: a single-threaded product
  *        into the thread's scratch, which stays in its cache, then packing. Up to 8 tokens: dot products.
  * Cost   2 M d h FLOP; dense g never exists for more than a panel a thread.
  * Order  the cut depends on the shape alone. A tile's overflow takes its place in the spill array with an atomic

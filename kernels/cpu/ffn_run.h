@@ -9,12 +9,16 @@
 #include "kernels/cpu/twell_cpu.h"
 
 enum {
-    FFN_LIST = 256,        /* rows handed to a vector routine at once */
-    FFN_TOKEN_BLOCK = 32,  /* most tokens whose sums one thread holds */
-    FFN_MAX_BLOCKS = 32,   /* token blocks of the transpose */
-    FFN_GATE_TOKENS = 256, /* largest panel of the gate product */
-    FFN_GATE_TILES = 1,    /* its width in tiles of 256 neurons */
-    FFN_DECODE_TOKENS = 8  /* up to here the gate product is dot products, without packing */
+    FFN_LIST = 256,               /* rows handed to a vector routine at once */
+    FFN_TOKEN_BLOCK = 128,        /* most tokens whose sums one thread holds: each row of a slice serves them all */
+    FFN_NEURON_BLOCK = 16,        /* neurons whose gradient sums one thread holds */
+    FFN_MAX_BLOCKS = 64,          /* token blocks of the transpose */
+    FFN_SLICE_BYTES = 384 * 1024, /* rows that should stay in the second-level cache of a core ... */
+    FFN_SLICE_ENTRIES = 8,        /* ... but a list is not cut shorter than this on average */
+    FFN_GATE_TOKENS = 512,        /* largest panel of the gate product: 76 GFLOP/s a core (Zen 3, BLIS), 69 at 256 */
+    FFN_GATE_TILES = 1,           /* its width in tiles of 256 neurons */
+    FFN_SERIAL_PRODUCTS = 1 << 17,
+    FFN_DECODE_TOKENS = 8 /* up to here the gate product is dot products, without packing */
 };
 
 /* Walks a block of memory, or only counts when base is NULL. */
@@ -71,7 +75,7 @@ typedef struct ffn_slot {
 } ffn_slot;
 
 typedef struct ffn_transpose_scratch {
-    int64_t n_blocks;
+    int64_t n_blocks;      /* in use: at most what `offset` has room for */
     int64_t *neuron_start; /* [h + 1] */
     uint32_t *offset;      /* [blocks, h] next free slot of a block within its neuron */
     ffn_slot *slots;       /* [capacity] */
@@ -102,9 +106,14 @@ typedef struct ffn_run {
     int64_t n_dd;
 } ffn_run;
 
-static inline bool ffn_fires(float g) { return !(g <= 0.0F); }
 static inline float ffn_sign(float h) { return (float)(h > 0.0F) - (float)(h < 0.0F); }
 static inline bool ffn_is_input(const ember_ffn_args *a, int64_t token) { return !a->mask || a->mask[token] != 0; }
+
+/* One thread where starting the others would take longer than the work; no result depends on it. */
+static inline int ffn_threads(const ember_backend *backend, const ember_ffn_shape *shape) {
+    const double n_products = (double)shape->n_tokens * (double)shape->hidden * (double)shape->n_neurons;
+    return n_products < (double)FFN_SERIAL_PRODUCTS ? 1 : backend->n_threads;
+}
 
 /* Thread scratch: counters of firings, then what the phase at hand needs. */
 static inline uint32_t *ffn_thread_counts(const ffn_run *run, int thread) { return ember_cpu_scratch(run->backend, thread); }
