@@ -71,6 +71,15 @@ static void convert(ember_dtype to_dtype, unsigned char *to, ember_dtype from_dt
         if (n > 0) memcpy(to, from, n * to_bytes);
         return;
     }
+    if (to_dtype == EMBER_F32 && from_dtype == EMBER_BF16) { /* whole models take this way */
+        for (size_t i = 0; i < n; i++) {
+            uint16_t half;
+            memcpy(&half, from + 2 * i, sizeof half);
+            const float value = ember_f32_from_bf16(half);
+            memcpy(to + 4 * i, &value, sizeof value);
+        }
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         store_float(to_dtype, to + i * to_bytes, load_float(from_dtype, from + i * from_bytes));
 }

@@ -1,5 +1,6 @@
 /* rooms: h5 base */
 #include <fcntl.h>
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,6 +55,8 @@ static void test_round_trip(void **state) {
         assert_true(matrix[i] == (float)i * 0.25f);
     check_ok(ember_h5_get(file, "/model/a/half", ember_tensor_1d(wide, EMBER_F64, 6)));
     assert_true(wide[0] == 1.0 && wide[1] == -2.5 && wide[2] == 3.140625 && wide[3] == 65280.0);
+    check_ok(ember_h5_get(file, "/model/a/half", ember_tensor_1d(matrix, EMBER_F32, 6)));
+    assert_true(matrix[1] == -2.5f && matrix[4] != matrix[4] && matrix[5] == 0.0f && signbit(matrix[5]));
     check_ok(ember_h5_get(file, "/model/a-b", ember_tensor_1d(values, EMBER_I64, 4)));
     assert_true(values[2] == INT64_MAX && values[3] == INT64_MIN);
     check_ok(ember_h5_get(file, "/state/scalar", (ember_tensor){.data = &number, .dtype = EMBER_F64}));
