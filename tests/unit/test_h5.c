@@ -210,7 +210,9 @@ static void fill_disk(bool all) {
         char target[4096];
         (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
         const ssize_t n = readlink(link, target, sizeof target - 1);
-        if (n < 4 || memcmp(target + n - 4, ".tmp", 4) != 0) continue;
+        if (n < 0) continue;
+        target[n] = '\0';
+        if (!strstr(target, "/." FILE_NAME ".") || strstr(target, "(deleted)")) continue;
         found[found[0] < 0 ? 0 : 1] = fd;
     }
     assert_true(found[1] >= 0);
