@@ -11,13 +11,21 @@ static const char *const past_keys[] = {"run.seed",           "data.weights",   
                                         "data.zipf_exponent", "train.batch_size", "train.sequence_length", "ffn.kind",
                                         "ffn.activation"};
 
-static bool alters_past(const char *key) {
-    if (strncmp(key, "model.", 6) == 0) return true;
-    for (size_t i = 0; i < sizeof past_keys / sizeof past_keys[0]; i++) {
-        if (strcmp(key, past_keys[i]) == 0) return true;
+static const char *const schedule_keys[] = {"train.steps",        "train.lr",          "train.schedule",
+                                            "train.warmup_steps", "train.decay_steps", "train.final_lr_fraction"};
+
+static bool is_among(const char *key, const char *const *keys, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(key, keys[i]) == 0) return true;
     }
     return false;
 }
+
+static bool alters_past(const char *key) {
+    return strncmp(key, "model.", 6) == 0 || is_among(key, past_keys, sizeof past_keys / sizeof past_keys[0]);
+}
+
+static bool moves_schedule(const char *key) { return is_among(key, schedule_keys, sizeof schedule_keys / sizeof schedule_keys[0]); }
 
 static bool is_allowed(const ember_trainer_options *options, const char *key) {
     for (int i = 0; i < options->n_allowed_changes; i++) {
@@ -39,7 +47,8 @@ static ember_status check_line(const ember_trainer *trainer, const ember_trainer
                           "%s differs from the checkpoint, and that alters what its steps were trained on or with; set it back, or resume "
                           "with --allow-change %s, or start a new run from the weights with init.from",
                           line, key);
-    ember_logf(trainer->log, EMBER_LOG_NOTE, "changed since the checkpoint: %s", line);
+    ember_logf(trainer->log, EMBER_LOG_NOTE, "changed since the checkpoint: %s%s", line,
+               moves_schedule(key) ? " (from the restored step on, the learning rate is that of the new schedule)" : "");
     return EMBER_OK;
 }
 
@@ -243,8 +252,8 @@ ember_status trainer_restore(ember_trainer *trainer, const ember_checkpoint *che
     trainer->step = ember_checkpoint_get_meta(checkpoint)->step;
     ember_status status;
     EMBER_TRY_GOTO(trainer_check_shapes(trainer, checkpoint), done);
-    EMBER_TRY_GOTO(restore_data(trainer, checkpoint, options), done);
     EMBER_TRY_GOTO(trainer_load_params(trainer, checkpoint, true), done);
+    EMBER_TRY_GOTO(restore_data(trainer, checkpoint, options), done);
     EMBER_TRY_GOTO(restore_tracker(trainer, checkpoint), done);
     EMBER_TRY_GOTO(restore_numbers(trainer, checkpoint), done);
     EMBER_TRY_GOTO(restore_history(trainer, checkpoint), done);

@@ -49,7 +49,7 @@ big=$(value total_bytes)
 if [ -n "${SOURCE_FOLDER:-}" ] && [ -e "$SOURCE_FOLDER/configs/2b.yaml" ]; then
     limit=2000000
     # A sanitizer reserves terabytes of addresses.
-    if { (ulimit -v $limit && "$ember" info); } > /dev/null 2>&1; then
+    if sh -c 'ulimit -v "$1" && "$2" info; exit $?' sh $limit "$ember" > /dev/null 2>&1; then
         (ulimit -v $limit && "$ember" plan "$SOURCE_FOLDER/configs/2b.yaml" --json) > json 2> err || fail "2b: $(cat err)"
     else
         "$ember" plan "$SOURCE_FOLDER/configs/2b.yaml" --json > json 2> err || fail "2b: $(cat err)"

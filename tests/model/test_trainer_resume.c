@@ -157,7 +157,7 @@ static void raised_limits_are_printed(void **state) {
     assert_non_null(strstr(done.log, "nothing to do"));
     fixture_run more = {.sets = {"train.steps=20", "train.schedule=linear"}, .resume = true};
     check_ok(fixture_train(&more));
-    assert_non_null(strstr(more.log, "train.steps: 10 -> 20"));
+    assert_non_null(strstr(more.log, "train.steps: 10 -> 20 (from the restored step on"));
     ember_history *history = fixture_history("run/step_20.h5");
     assert_int_equal(ember_history_n(history), 20);
     const double p = (11.0 - 3.0) / (20.0 - 3.0);
@@ -212,18 +212,15 @@ static void an_earlier_checkpoint_starts_a_branch(void **state) {
     ember_history_free(history);
 }
 
-static void weights_alone_cannot_resume(void **state) {
-    (void)state;
-    enter("weights");
-    fixture_run first = {.sets = {"train.steps=2", "train.warmup_steps=0"}};
-    check_ok(fixture_train(&first));
+/* The parameters of a checkpoint alone, under either kind. */
+static ember_status write_params_alone(const char *path, const char *from, bool full_kind) {
     ember_checkpoint *full = NULL;
     ember_checkpoint_writer *writer = NULL;
-    check_ok(ember_checkpoint_open(&full, "run/step_2.h5", true));
+    check_ok(ember_checkpoint_open(&full, from, true));
     const ember_hparams *hparams = ember_checkpoint_hparams(full);
     ember_checkpoint_meta meta = *ember_checkpoint_get_meta(full);
-    meta.full = false;
-    check_ok(ember_checkpoint_create(&writer, "weights.h5", &meta, hparams));
+    meta.full = full_kind;
+    check_ok(ember_checkpoint_create(&writer, path, &meta, hparams));
     for (int64_t i = 0; i < ember_hparams_n_params(hparams); i++) {
         const ember_param_spec spec = ember_hparams_param(hparams, i);
         ember_tensor tensor = {.dtype = EMBER_F32, .n_dims = spec.n_dims, .dims = {spec.dims[0], spec.dims[1]}};
@@ -232,8 +229,20 @@ static void weights_alone_cannot_resume(void **state) {
         check_ok(ember_checkpoint_put_param(writer, &spec, tensor));
         ember_release(tensor.data);
     }
-    check_ok(ember_checkpoint_commit(writer));
+    const ember_status status = ember_checkpoint_commit(writer);
     ember_checkpoint_close(full);
+    return status;
+}
+
+static void weights_alone_cannot_resume(void **state) {
+    (void)state;
+    enter("weights");
+    fixture_run first = {.sets = {"train.steps=2", "train.warmup_steps=0"}};
+    check_ok(fixture_train(&first));
+    check_ok(write_params_alone("weights.h5", "run/step_2.h5", false));
+    /* One that calls itself full and has lost the moments is not even written. */
+    check_fails(write_params_alone("lost.h5", "run/step_2.h5", true), EMBER_E_STATE, "moments");
+    assert_int_equal(access("lost.h5", F_OK), -1);
     fixture_run resumed = {.sets = {"run.output=again"}, .resume = true, .resume_path = "weights.h5"};
     check_fails(fixture_train(&resumed), EMBER_E_CONFIG, "init.from");
     /* From weights everything but the weights starts anew. */
