@@ -20,10 +20,10 @@ fail() {
 "$ember" import "$model" -o s.h5 >/dev/null 2>err || fail "import"
 "$ember" data prepare "$model/stories_greedy.txt" --tokenizer "$model/tokenizer.json" -o story.h5 >/dev/null 2>err || fail "data prepare"
 
-"$ember" eval s.h5 story.h5 --json >first.json 2>err || fail "eval --json"
+"$ember" eval s.h5 story.h5 --json --threads 2 >first.json 2>err || fail "eval --json"
 "$ember" eval s.h5 story.h5 --json --batch 1 --threads 1 >second.json 2>err || fail "eval --batch 1"
-"$ember" eval s.h5 story.h5 --json --sequence-length 64 >short.json 2>err || fail "eval --sequence-length"
-"$ember" eval s.h5 story.h5 --json --sequence-length 64 --sequences 2 >part.json 2>err || fail "eval --sequences"
+"$ember" eval s.h5 story.h5 --threads 1 --json --sequence-length 64 >short.json 2>err || fail "eval --sequence-length"
+"$ember" eval s.h5 story.h5 --threads 1 --json --sequence-length 64 --sequences 2 >part.json 2>err || fail "eval --sequences"
 "$ember" eval s.h5 story.h5 >table 2>err || fail "eval"
 grep -q "bits per byte" table || fail "the table has no bits per byte"
 [ "$(grep -c '^ *[0-9]' table)" -eq 5 ] || fail "the table has not one line a layer"

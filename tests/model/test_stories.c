@@ -17,7 +17,8 @@ static void test_streamed_is_decoded(void **state) {
     check_ok(ember_hf_import(folder, path, NULL));
     ember_context *context = NULL;
     ember_llm *llm = NULL;
-    check_ok(ember_context_create(&context, NULL));
+    const ember_context_options device = {.n_threads = 1};
+    check_ok(ember_context_create(&context, &device));
     check_ok(ember_llm_open(&llm, context, path, NULL));
     (void)unlink(path);
     int broken = 0; /* texts that are no valid UTF-8: they must not be rare here */
