@@ -45,6 +45,35 @@ static ember_status take_lock(ember_run_folder *folder) {
     return ember_fail(EMBER_E_IO, "%s: cannot lock: %s", path, strerror(errno));
 }
 
+/* Calls `each` with every name in a folder; a folder that does not exist has none. */
+static ember_status each_name(const char *path, ember_status (*each)(void *user, const char *name), void *user) {
+    DIR *directory = opendir(path);
+    if (!directory) {
+        if (errno == ENOENT) return EMBER_OK;
+        return ember_fail(EMBER_E_IO, "%s: cannot read the folder: %s", path, strerror(errno));
+    }
+    ember_status status = EMBER_OK;
+    for (const struct dirent *entry = readdir(directory); entry && status == EMBER_OK; entry = readdir(directory))
+        status = each(user, entry->d_name);
+    (void)closedir(directory);
+    return status;
+}
+
+static bool starts_with(const char *name, const char *prefix) { return strncmp(name, prefix, strlen(prefix)) == 0; }
+
+/* Temporary files of a run that was killed while it wrote; the lock says that nobody writes them now. */
+static ember_status remove_leftover(void *user, const char *name) {
+    const ember_run_folder *folder = user;
+    const size_t n = strlen(name);
+    const bool ours = starts_with(name, ".step_") || starts_with(name, ".best.h5.") || starts_with(name, ".ffn_costs.json.");
+    if (!ours || n < 4 || strcmp(name + n - 4, ".tmp") != 0) return EMBER_OK;
+    ember_bytes path = {0};
+    const ember_status status = ember_run_folder_file(&path, folder->path, name);
+    if (status == EMBER_OK) (void)unlink(path.data);
+    ember_bytes_free(&path);
+    return status;
+}
+
 ember_status ember_run_folder_open(ember_run_folder **out, const char *path) {
     *out = NULL;
     void *block = NULL;
@@ -59,6 +88,7 @@ ember_status ember_run_folder_open(ember_run_folder **out, const char *path) {
     folder->made_folder = access(path, F_OK) != 0;
     EMBER_TRY_GOTO(ember_make_folders(path), fail);
     EMBER_TRY_GOTO(take_lock(folder), fail);
+    EMBER_TRY_GOTO(each_name(path, remove_leftover, folder), fail);
     *out = folder;
     return EMBER_OK;
 fail:
@@ -93,20 +123,6 @@ int64_t ember_run_folder_step_of(const char *name) {
     digits[n - 8] = '\0';
     int64_t step = -1;
     return ember_parse_i64(digits, &step) && step >= 0 ? step : -1;
-}
-
-/* Calls `each` with every name in a folder; a folder that does not exist has none. */
-static ember_status each_name(const char *path, ember_status (*each)(void *user, const char *name), void *user) {
-    DIR *directory = opendir(path);
-    if (!directory) {
-        if (errno == ENOENT) return EMBER_OK;
-        return ember_fail(EMBER_E_IO, "%s: cannot read the folder: %s", path, strerror(errno));
-    }
-    ember_status status = EMBER_OK;
-    for (const struct dirent *entry = readdir(directory); entry && status == EMBER_OK; entry = readdir(directory))
-        status = each(user, entry->d_name);
-    (void)closedir(directory);
-    return status;
 }
 
 static ember_status count_name(void *user, const char *name) {

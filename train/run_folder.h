@@ -8,7 +8,7 @@
 typedef struct ember_run_folder ember_run_folder;
 
 /* Makes the folder when needed and locks it for this process (flock on .lock, so a lock dies with
- * its process). Errors: EMBER_E_IO, also when another run holds it. */
+ * its process). Half-written temporary files of a killed run are removed. Errors: EMBER_E_IO, also when another run holds it. */
 EMBER_CHECKED ember_status ember_run_folder_open(ember_run_folder **out, const char *path);
 /* Releases the lock. */
 void ember_run_folder_close(ember_run_folder *folder);

@@ -229,6 +229,20 @@ static void folder_is_used_by_one_run(void **state) {
     ember_run_folder_close(second);
 }
 
+static void leftovers_of_a_killed_run_go(void **state) {
+    (void)state;
+    ember_run_folder *run = NULL;
+    touch(".step_7.h5.1234.tmp");
+    touch(".best.h5.1234.tmp");
+    touch(".other.tmp");
+    check_ok(ember_run_folder_open(&run, folder));
+    assert_false(exists(".step_7.h5.1234.tmp") || exists(".best.h5.1234.tmp"));
+    assert_true(exists(".other.tmp"));
+    ember_run_folder_close(run);
+    char path[600];
+    assert_int_equal(unlink(in_folder(path, ".other.tmp")), 0);
+}
+
 static void a_failed_start_leaves_nothing(void **state) {
     (void)state;
     char path[600];
@@ -289,6 +303,7 @@ int main(void) {
         cmocka_unit_test(resume_cuts_later_lines),
         cmocka_unit_test(text_is_escaped),
         cmocka_unit_test(folder_is_used_by_one_run),
+        cmocka_unit_test(leftovers_of_a_killed_run_go),
         cmocka_unit_test(a_failed_start_leaves_nothing),
         cmocka_unit_test(checkpoints_are_pruned_and_superseded_by_number),
         cmocka_unit_test(folder_of_a_file),
