@@ -6,6 +6,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# Tests run side by side: a thread that waits for another must not keep a core busy meanwhile.
+export OMP_WAIT_POLICY=passive
+
 jobs=$(nproc 2> /dev/null || echo 2)
 if [ "$jobs" -gt 16 ]; then jobs=16; fi
 passed=0

@@ -75,8 +75,9 @@ static ember_status dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    /* A closed pipe is then an error from write, which is reported, instead of a death. */
+    /* A closed pipe or a file at its size limit is then an error from write, which is reported, not a death. */
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
     ember_status status = dispatch(argc, argv);
     if (status == EMBER_OK && (fflush(stdout) != 0 || ferror(stdout))) {
         status = ember_fail(EMBER_E_IO, "cannot write to standard output");
