@@ -98,7 +98,7 @@ typedef struct ember_llm_options {
     bool verify;                 /* hash every dataset of the file first */
 } ember_llm_options;
 
-enum { EMBER_LLM_MAX_EOS = 16 };
+enum { EMBER_LLM_MAX_EOS = 16, EMBER_LLM_MAX_LAYERS = 512 };
 
 typedef struct ember_llm_info {
     int64_t vocab_size; /* rows of the embedding */
@@ -211,8 +211,8 @@ typedef struct ember_evaluation {
     int64_t n_inputs;        /* tokens that the model read, without padding */
     double nonzero_fraction; /* firing neurons of all layers / neurons of all layers */
     int64_t n_layers;
-    double l0_per_layer[512];      /* mean firing neurons per input token */
-    double nonzero_per_layer[512]; /* l0 / neurons of the layer */
+    double l0_per_layer[EMBER_LLM_MAX_LAYERS];      /* mean firing neurons per input token */
+    double nonzero_per_layer[EMBER_LLM_MAX_LAYERS]; /* l0 / neurons of the layer */
 } ember_evaluation;
 
 /* One pass in file order; counts nothing in the model. Errors: those of opening shards; EMBER_E_ARGUMENT (a

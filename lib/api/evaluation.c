@@ -5,7 +5,7 @@
 #include "lib/api/llm_internal.h"
 #include "lib/base/status.h"
 
-_Static_assert(sizeof((ember_evaluation){0}.l0_per_layer) / sizeof(double) == EMBER_MAX_LAYERS, "one slot a layer");
+_Static_assert((int)EMBER_LLM_MAX_LAYERS == (int)EMBER_MAX_LAYERS, "one slot a layer");
 
 /* Sums over the whole set; nothing is divided before the end. */
 typedef struct evaluation_sums {
@@ -29,6 +29,7 @@ static ember_status open_loader(ember_loader **loader, const ember_llm *llm, con
                                           .batch_size = llm->max_sequences,
                                           .one_pass = true,
                                           .mask_documents = options->mask_documents,
+                                          .verify = true,
                                           .prefetch = true};
     return ember_loader_open(loader, &reading);
 }

@@ -110,6 +110,42 @@ static void test_dense_firing_is_exact(void **state) {
     close_setup(&s);
 }
 
+static const ember_ops *inner_ops;
+static int n_calls[2]; /* of ffn_forward, by mode */
+
+static ember_status counting_ffn_forward(ember_backend *backend, const ember_ffn_args *args) {
+    n_calls[args->mode]++;
+    return inner_ops->ffn_forward(backend, args);
+}
+
+/* A single token runs on its firing neurons alone even where the layer's mode is dense; a chunk obeys
+ * the mode; silu, which has no zeros, stays dense. */
+static void test_single_tokens_run_on_the_support(void **state) {
+    (void)state;
+    for (int silu = 0; silu < 2; silu++) {
+        ember_hparams p = fixture_hparams();
+        p.activation = silu ? EMBER_SILU : EMBER_RELU;
+        decode_setup s = {0};
+        open_setup(&s, p, 4, EMBER_MODE_DENSE);
+        inner_ops = s.backend->ops;
+        ember_ops ops = *inner_ops;
+        ops.ffn_forward = counting_ffn_forward;
+        s.backend->ops = &ops;
+        ember_kv_cache *cache = NULL;
+        check_ok(ember_kv_cache_create(&cache, s.model, T));
+        memset(n_calls, 0, sizeof n_calls);
+        check_ok(ember_model_decode(s.model, cache, s.batch.input_ids, 3, NULL));
+        assert_int_equal(n_calls[EMBER_MODE_DENSE], 2);
+        assert_int_equal(n_calls[EMBER_MODE_TWELL], 0);
+        check_ok(ember_model_decode(s.model, cache, s.batch.input_ids + 3, 1, NULL));
+        assert_int_equal(n_calls[EMBER_MODE_DENSE], silu ? 4 : 2);
+        assert_int_equal(n_calls[EMBER_MODE_TWELL], silu ? 0 : 2);
+        ember_kv_cache_free(cache);
+        s.backend->ops = inner_ops;
+        close_setup(&s);
+    }
+}
+
 static void test_capacity(void **state) {
     (void)state;
     decode_setup s = {0};
@@ -144,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks_equal_one_pass),
         cmocka_unit_test(test_dense_firing_is_exact),
+        cmocka_unit_test(test_single_tokens_run_on_the_support),
         cmocka_unit_test(test_capacity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

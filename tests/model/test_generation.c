@@ -352,6 +352,15 @@ static void test_evaluation(void **state) {
         loss = result->loss;
         l0[0] = result->l0_per_layer[0];
         l0[1] = result->l0_per_layer[1];
+        /* two shards: both ends count, and no sequence crosses from one into the other */
+        const char *twice[2] = {w->shard, w->shard};
+        options.shards = twice;
+        options.n_shards = 2;
+        check_ok(ember_evaluate(llm, &options, result));
+        assert_int_equal(result->n_targets, 2 * (TOKENS - 1));
+        check_close(result->loss, loss, 1e-6 * loss);
+        options.shards = shards;
+        options.n_shards = 1;
         /* the first sequences alone, whatever the batch */
         options.n_sequences = 4;
         check_ok(ember_evaluate(llm, &options, result));
