@@ -70,7 +70,9 @@ static ember_status write_records(hid_t id, const char *file, const layout *l, c
     hid_t dataset = -1;
     const hid_t type = record_type(l);
     const hid_t space = H5Screate_simple(1, &dims, NULL);
-    if (type >= 0 && space >= 0) dataset = H5Dcreate2(id, H5_MANIFEST, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t creation = h5_creation(H5P_DATASET_CREATE);
+    if (type >= 0 && space >= 0) dataset = H5Dcreate2(id, H5_MANIFEST, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    if (creation >= 0) (void)H5Pclose(creation);
     if (dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, records) < 0) {
         status = h5_fail(EMBER_E_IO, "%s: cannot write its manifest", file);
     }

@@ -310,7 +310,9 @@ ember_status ember_h5_put_text(ember_h5_writer *file, const char *object, const 
     const hid_t space = H5Screate(H5S_SCALAR);
     const hid_t type = H5Tcopy(H5T_C_S1);
     if (space >= 0 && type >= 0 && H5Tset_size(type, H5T_VARIABLE) >= 0 && H5Tset_cset(type, H5T_CSET_UTF8) >= 0) {
-        dataset = H5Dcreate2(file->id, object, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        const hid_t creation = h5_creation(H5P_DATASET_CREATE);
+        dataset = H5Dcreate2(file->id, object, type, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+        if (creation >= 0) (void)H5Pclose(creation);
     }
     const bool failed = dataset < 0 || H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, &pointer) < 0 || H5Dclose(dataset) < 0;
     const ember_status status = failed ? h5_writer_break(file, object) : EMBER_OK;
