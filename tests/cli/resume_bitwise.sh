@@ -29,6 +29,7 @@ train: {steps: 20, batch_size: 4, micro_batch_size: 2, sequence_length: 64, lr: 
 sparsity: {l1: 0.01, target: 0.1, target_rate: 0.1, dead_after_tokens: 600, revive_every: 5}
 ffn: {mode: auto, costs: ../costs.json}
 eval: {every: 4}
+checkpoint: {every: 3}
 END
 
 # Name, dtype, shape and hashes of every object of a verified checkpoint, one a line, the speeds left out.
@@ -59,14 +60,18 @@ grep -q 'train.stop_after' halves/out || fail "stop_after is not said"
 go halves --resume || fail "second half: $(cat halves/err)"
 go two_threads --set run.threads=2 || fail "two threads: $(cat two_threads/err)"
 
-# SIGTERM and SIGINT at whatever moment; two signals do not harm the save.
-for round in 1 2 3 4 5 6; do
+# SIGTERM and SIGINT at whatever moment, where two signals do not harm the save; SIGKILL in the last two rounds.
+for round in 1 2 3 4 5 6 7 8; do
     place=signal_$round
     mkdir -p $place
     (cd $place && exec "$ember" train ../run.yaml > out 2> err) &
     pid=$!
     sleep "0.$((round * 3 % 10))$round"
-    if [ $((round % 2)) = 0 ]; then kill -INT $pid 2> /dev/null; else kill -TERM $pid 2> /dev/null; fi
+    case $round in
+    7 | 8) kill -KILL $pid 2> /dev/null ;;
+    2 | 4 | 6) kill -INT $pid 2> /dev/null ;;
+    *) kill -TERM $pid 2> /dev/null ;;
+    esac
     kill -TERM $pid 2> /dev/null
     wait $pid
     code=$?
@@ -81,8 +86,12 @@ for round in 1 2 3 4 5 6; do
             go $place || fail "round $round, again: $(cat $place/err)"
         fi
         ;;
-    143 | 130) # before the handlers were there
-        go $place || fail "round $round, again: $(cat $place/err)"
+    143 | 130 | 137) # before the handlers were there, or SIGKILL
+        if ls $place/run/step_*.h5 > /dev/null 2>&1; then
+            go $place --resume || fail "round $round, resumed: $(cat $place/err)"
+        else
+            go $place || fail "round $round, again: $(cat $place/err)"
+        fi
         ;;
     *) fail "round $round: exit code $code: $(cat $place/err)" ;;
     esac
@@ -93,7 +102,7 @@ done
 
 if command -v h5dump > /dev/null; then
     same halves
-    for round in 1 2 3 4 5 6; do
+    for round in 1 2 3 4 5 6 7 8; do
         same signal_$round
     done
     # The number of threads is in the stored config and nowhere else.
