@@ -242,8 +242,10 @@ static ember_status list_folder(candidate **list, size_t *n, const char *folder,
     for (const struct dirent *item = readdir(directory); item && status == EMBER_OK; item = readdir(directory)) {
         const size_t length = strlen(item->d_name);
         ember_bytes path = {0};
-        /* A leading dot: temporary files of a writer that was stopped. */
-        if (item->d_name[0] == '.' || length < 4 || strcmp(item->d_name + length - 3, ".h5") != 0) continue;
+        /* A leading dot: temporary files of a writer that was stopped. Superseded: of a branch that the run has left. */
+        if (item->d_name[0] == '.' || strncmp(item->d_name, "superseded_", 11) == 0 || length < 4 ||
+            strcmp(item->d_name + length - 3, ".h5") != 0)
+            continue;
         status = ember_bytes_printf(&path, "%s/%s", folder, item->d_name);
         if (status == EMBER_OK) status = consider(list, n, path.data, log);
         ember_bytes_free(&path);

@@ -241,7 +241,8 @@ ember_status cmd_train(int argc, char **argv) {
     bool dry_run = false;
     const cli_option options[] = {
         {"--set", CLI_TEXTS, &sets, "KEY=VALUE", "replace a value of the config, e.g. train.steps=100; may be repeated"},
-        {"--resume", CLI_OPTIONAL, &resume, "CHECKPOINT", "go on from this checkpoint; without a name from the newest one in run.output"},
+        {"--resume", CLI_OPTIONAL, &resume, "CHECKPOINT",
+         "go on from this checkpoint, or a folder's newest; without a name from the newest in run.output"},
         {"--allow-change", CLI_TEXTS, &allowed, "KEY", "with --resume: accept another value of KEY although it alters the past"},
         {"--dry-run", CLI_FLAG, &dry_run, NULL, "print every key with its value and where it came from; train nothing"},
     };

@@ -189,25 +189,42 @@ done:
     return status;
 }
 
-ember_status ember_run_folder_supersede(const ember_run_folder *folder, int64_t step, const ember_log *log) {
-    step_list list = {.low = step + 1, .high = INT64_MAX};
+/* A name that is free: a folder may have been branched more than once. */
+static ember_status superseded_name(ember_bytes *out, const ember_run_folder *folder, const char *name) {
+    for (int i = 1; i < 10000; i++) {
+        out->n = 0;
+        EMBER_TRY(i == 1 ? ember_bytes_printf(out, "%s/superseded_%s", folder->path, name)
+                         : ember_bytes_printf(out, "%s/superseded_%d_%s", folder->path, i, name));
+        if (access(out->data, F_OK) != 0) return EMBER_OK;
+    }
+    return ember_fail(EMBER_E_IO, "%s: no free name is left; remove older superseded files", out->data);
+}
+
+ember_status ember_run_folder_set_aside(const ember_run_folder *folder, const char *name, const ember_log *log) {
     ember_bytes from = {0};
     ember_bytes to = {0};
     ember_status status;
-    EMBER_TRY_GOTO(list_steps(&list, folder->path), done);
-    for (int64_t i = 0; i < n_steps(&list); i++) {
-        const long long later = (long long)step_at(&list, i);
-        from.n = 0;
-        to.n = 0;
-        EMBER_TRY_GOTO(ember_bytes_printf(&from, "%s/step_%lld.h5", folder->path, later), done);
-        EMBER_TRY_GOTO(ember_bytes_printf(&to, "%s/superseded_step_%lld.h5", folder->path, later), done);
-        if (rename(from.data, to.data) != 0)
-            EMBER_TRY_GOTO(ember_fail(EMBER_E_IO, "%s: cannot rename to %s: %s", from.data, to.data, strerror(errno)), done);
-        ember_logf(log, EMBER_LOG_NOTE, "%s is of a later step than the resumed checkpoint; kept as %s", from.data, to.data);
-    }
+    EMBER_TRY_GOTO(ember_run_folder_file(&from, folder->path, name), done);
+    EMBER_TRY_GOTO(superseded_name(&to, folder, name), done);
+    if (rename(from.data, to.data) != 0)
+        EMBER_TRY_GOTO(ember_fail(EMBER_E_IO, "%s: cannot rename to %s: %s", from.data, to.data, strerror(errno)), done);
+    ember_logf(log, EMBER_LOG_NOTE, "%s is of a later step than the resumed checkpoint; kept as %s", from.data, to.data);
 done:
     ember_bytes_free(&to);
     ember_bytes_free(&from);
+    return status;
+}
+
+ember_status ember_run_folder_supersede(const ember_run_folder *folder, int64_t step, const ember_log *log) {
+    step_list list = {.low = step + 1, .high = INT64_MAX};
+    ember_status status;
+    EMBER_TRY_GOTO(list_steps(&list, folder->path), done);
+    for (int64_t i = 0; i < n_steps(&list); i++) {
+        char name[48];
+        (void)snprintf(name, sizeof name, "step_%lld.h5", (long long)step_at(&list, i));
+        EMBER_TRY_GOTO(ember_run_folder_set_aside(folder, name, log), done);
+    }
+done:
     ember_bytes_free(&list.steps);
     return status;
 }

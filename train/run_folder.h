@@ -27,6 +27,8 @@ EMBER_CHECKED ember_status ember_run_folder_prune(const ember_run_folder *folder
 /* Renames step_<n>.h5 with n above `step` to superseded_step_<n>.h5: they belong to a branch that
  * a resume from an earlier checkpoint has left. Says so through `log`. */
 EMBER_CHECKED ember_status ember_run_folder_supersede(const ember_run_folder *folder, int64_t step, const ember_log *log);
+/* The same for one file; ember_checkpoint_newest passes over names that begin with superseded_. */
+EMBER_CHECKED ember_status ember_run_folder_set_aside(const ember_run_folder *folder, const char *name, const ember_log *log);
 /* True when the file `path` lies directly in the folder. */
 bool ember_run_folder_holds(const char *folder, const char *path);
 

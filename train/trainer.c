@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/status.h"
@@ -35,17 +36,20 @@ static ember_status open_resumed(ember_trainer *trainer, const ember_trainer_opt
     const char *output = trainer->settings->run.output;
     ember_bytes path = {0};
     ember_status status;
-    if (options->resume_path) {
-        EMBER_TRY_GOTO(ember_bytes_printf(&path, "%s", options->resume_path), done);
-        if (!ember_run_folder_holds(output, path.data)) EMBER_TRY_GOTO(check_unused(trainer), done);
+    const char *from = options->resume_path ? options->resume_path : output;
+    struct stat info;
+    if (!options->resume_path || (stat(from, &info) == 0 && S_ISDIR(info.st_mode))) {
+        EMBER_TRY_GOTO(ember_checkpoint_newest(&path, from, trainer->log), done);
     } else {
-        EMBER_TRY_GOTO(ember_checkpoint_newest(&path, output, trainer->log), done);
+        EMBER_TRY_GOTO(ember_bytes_printf(&path, "%s", from), done);
     }
     EMBER_TRY_GOTO(ember_checkpoint_open(out, path.data, true), done);
+    if (!ember_run_folder_holds(output, path.data)) EMBER_TRY_GOTO(check_unused(trainer), done);
     EMBER_TRY_GOTO(trainer_check_changes(trainer, *out, options), done);
     trainer->saved_path = path;
     trainer->saved_step = ember_checkpoint_get_meta(*out)->step;
     trainer->resumed_behind = options->resume_path != NULL;
+    trainer->resumed_step = trainer->saved_step;
     return EMBER_OK;
 done:
     ember_bytes_free(&path);

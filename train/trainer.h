@@ -43,7 +43,7 @@ enum { EMBER_MAX_ALLOWED = 64 };
 typedef struct ember_trainer_options {
     const ember_config *config; /* borrowed for the life of the trainer */
     bool resume;
-    const char *resume_path;            /* NULL: newest complete checkpoint of the output folder */
+    const char *resume_path;            /* a checkpoint, or a folder: its newest complete one; NULL: that of the output folder */
     const char *const *allowed_changes; /* keys that may differ from the checkpoint although they alter the past */
     int n_allowed_changes;
     const ember_log *log;

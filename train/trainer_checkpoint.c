@@ -135,12 +135,35 @@ static void tell_saved(const ember_trainer *trainer, const char *path) {
     if (trainer->events.saved) trainer->events.saved(trainer->events.user, trainer->step, path);
 }
 
+/* best.h5 of a step that this branch has not had. One that cannot be read is no best either. */
+static ember_status set_best_aside(ember_trainer *trainer) {
+    ember_bytes path = {0};
+    ember_checkpoint *best = NULL;
+    ember_status status;
+    EMBER_TRY_GOTO(ember_run_folder_file(&path, ember_run_folder_path(trainer->folder), "best.h5"), done);
+    if (access(path.data, F_OK) != 0) goto done;
+    const bool readable = ember_checkpoint_open(&best, path.data, false) == EMBER_OK;
+    const bool later = !readable || ember_checkpoint_get_meta(best)->step > trainer->resumed_step;
+    if (later) status = ember_run_folder_set_aside(trainer->folder, "best.h5", trainer->log);
+done:
+    ember_checkpoint_close(best);
+    ember_bytes_free(&path);
+    return status;
+}
+
+/* Before the first file of a branch is written: those of the run that it leaves go out of its way, so
+ * that none of them is taken for the newest. */
+static ember_status leave_old_branch(ember_trainer *trainer) {
+    if (!trainer->resumed_behind) return EMBER_OK;
+    EMBER_TRY(ember_run_folder_supersede(trainer->folder, trainer->resumed_step, trainer->log));
+    EMBER_TRY(set_best_aside(trainer));
+    trainer->resumed_behind = false;
+    return EMBER_OK;
+}
+
 ember_status trainer_save_step(ember_trainer *trainer) {
     const char *folder = ember_run_folder_path(trainer->folder);
-    if (trainer->resumed_behind) {
-        EMBER_TRY(ember_run_folder_supersede(trainer->folder, trainer->step, trainer->log));
-        trainer->resumed_behind = false;
-    }
+    EMBER_TRY(leave_old_branch(trainer));
     ember_bytes path = {0};
     ember_status status = ember_bytes_printf(&path, "%s/step_%lld.h5", folder, (long long)trainer->step);
     if (status == EMBER_OK) status = ember_trainer_save(trainer, path.data);
@@ -170,6 +193,7 @@ static bool link_best(const ember_trainer *trainer, const char *best) {
 }
 
 ember_status trainer_save_best(ember_trainer *trainer) {
+    EMBER_TRY(leave_old_branch(trainer));
     ember_bytes path = {0};
     ember_status status = ember_run_folder_file(&path, ember_run_folder_path(trainer->folder), "best.h5");
     if (status == EMBER_OK) {

@@ -46,8 +46,9 @@ struct ember_trainer {
     bool eval_pending; /* the evaluation after `step` was cut short */
 
     /* of this process */
-    bool resumed_behind; /* the folder holds checkpoints of later steps, superseded by this run */
-    int64_t saved_step;  /* of the newest checkpoint; -1: none */
+    bool resumed_behind;  /* the folder may hold checkpoints of later steps, superseded by this run */
+    int64_t resumed_step; /* of the checkpoint that was resumed */
+    int64_t saved_step;   /* of the newest checkpoint; -1: none */
     ember_bytes saved_path;
     ember_eval_result last_eval;
 

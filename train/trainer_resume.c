@@ -248,10 +248,18 @@ ember_status trainer_check_shapes(const ember_trainer *trainer, const ember_chec
     return EMBER_OK;
 }
 
+/* No config key names them: they come from the shards, or from the model that the run started from. */
+static void restore_tokens(ember_hparams *to, const ember_hparams *from) {
+    to->bos_token_id = from->bos_token_id;
+    to->n_eos = from->n_eos;
+    memcpy(to->eos_token_ids, from->eos_token_ids, sizeof to->eos_token_ids);
+}
+
 ember_status trainer_restore(ember_trainer *trainer, const ember_checkpoint *checkpoint, const ember_trainer_options *options) {
     trainer->step = ember_checkpoint_get_meta(checkpoint)->step;
     ember_status status;
     EMBER_TRY_GOTO(trainer_check_shapes(trainer, checkpoint), done);
+    restore_tokens(&trainer->hparams, ember_checkpoint_hparams(checkpoint));
     EMBER_TRY_GOTO(trainer_load_params(trainer, checkpoint, true), done);
     EMBER_TRY_GOTO(restore_data(trainer, checkpoint, options), done);
     EMBER_TRY_GOTO(restore_tracker(trainer, checkpoint), done);

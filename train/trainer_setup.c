@@ -163,20 +163,31 @@ ember_status trainer_allocate(ember_trainer *trainer) {
 /* What the shapes do not show: numbers that make the same weights another function. */
 static ember_status check_same_function(const ember_trainer *trainer, const ember_hparams *from, const char *path) {
     const ember_hparams *to = &trainer->hparams;
+    const bool scaled = to->rope_scaling != EMBER_ROPE_NONE;
+    const bool llama3 = to->rope_scaling == EMBER_ROPE_LLAMA3;
     const struct {
         const char *key;
         double config;
         double checkpoint;
+        bool unread; /* by this kind of scaling */
     } numbers[] = {
-        {"model.num_attention_heads", (double)to->num_attention_heads, (double)from->num_attention_heads},
-        {"model.num_key_value_heads", (double)to->num_key_value_heads, (double)from->num_key_value_heads},
-        {"model.head_dim", (double)to->head_dim, (double)from->head_dim},
-        {"model.rms_norm_eps", to->rms_norm_eps, from->rms_norm_eps},
-        {"model.rope_theta", to->rope_theta, from->rope_theta},
-        {"model.rope_scaling.type", (double)to->rope_scaling, (double)from->rope_scaling},
-        {"model.tie_word_embeddings", (double)to->tie_word_embeddings, (double)from->tie_word_embeddings},
+        {"model.num_attention_heads", (double)to->num_attention_heads, (double)from->num_attention_heads, false},
+        {"model.num_key_value_heads", (double)to->num_key_value_heads, (double)from->num_key_value_heads, false},
+        {"model.head_dim", (double)to->head_dim, (double)from->head_dim, false},
+        {"model.rms_norm_eps", to->rms_norm_eps, from->rms_norm_eps, false},
+        {"model.rope_theta", to->rope_theta, from->rope_theta, false},
+        {"model.rope_scaling.factor", to->rope_factor, from->rope_factor, !scaled},
+        {"model.rope_scaling.low_freq_factor", to->rope_low_freq_factor, from->rope_low_freq_factor, !llama3},
+        {"model.rope_scaling.high_freq_factor", to->rope_high_freq_factor, from->rope_high_freq_factor, !llama3},
+        {"model.rope_scaling.original_max_position_embeddings", (double)to->rope_original_max_position_embeddings,
+         (double)from->rope_original_max_position_embeddings, !llama3},
+        {"model.tie_word_embeddings", (double)to->tie_word_embeddings, (double)from->tie_word_embeddings, false},
     };
+    if (to->rope_scaling != from->rope_scaling)
+        return ember_fail(EMBER_E_CONFIG, "model.rope_scaling.type is %s, but init.from %s has %s; give the checkpoint's value",
+                          ember_rope_scaling_name(to->rope_scaling), path, ember_rope_scaling_name(from->rope_scaling));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].unread) continue;
         if (numbers[i].config < numbers[i].checkpoint || numbers[i].config > numbers[i].checkpoint)
             return ember_fail(EMBER_E_CONFIG, "%s is %g, but init.from %s has %g; give the checkpoint's value", numbers[i].key,
                               numbers[i].config, path, numbers[i].checkpoint);
@@ -197,6 +208,21 @@ static ember_status check_tokenizer(const ember_trainer *trainer, const ember_ch
         "data.train was prepared with another tokenizer than the one in init.from %s; prepare the shards with the checkpoint's", path);
 }
 
+static bool ends_text(const ember_hparams *hparams, int64_t id) {
+    for (int64_t i = 0; i < hparams->n_eos; i++) {
+        if (hparams->eos_token_ids[i] == id) return true;
+    }
+    return false;
+}
+
+/* The tokens that began and ended text before still do; no config key names them. */
+static void inherit_tokens(ember_hparams *to, const ember_hparams *from) {
+    to->bos_token_id = from->bos_token_id;
+    for (int64_t i = 0; i < from->n_eos && to->n_eos < EMBER_MAX_EOS; i++) {
+        if (!ends_text(to, from->eos_token_ids[i])) to->eos_token_ids[to->n_eos++] = from->eos_token_ids[i];
+    }
+}
+
 static ember_status init_from(ember_trainer *trainer, const char *path) {
     ember_checkpoint *checkpoint = NULL;
     ember_status status;
@@ -205,6 +231,7 @@ static ember_status init_from(ember_trainer *trainer, const char *path) {
     EMBER_TRY_GOTO(check_same_function(trainer, ember_checkpoint_hparams(checkpoint), path), done);
     EMBER_TRY_GOTO(check_tokenizer(trainer, ember_checkpoint_get_meta(checkpoint), path), done);
     EMBER_TRY_GOTO(trainer_load_params(trainer, checkpoint, false), done);
+    inherit_tokens(&trainer->hparams, ember_checkpoint_hparams(checkpoint));
     ember_logf(trainer->log, EMBER_LOG_INFO, "weights from %s (step %lld there); step, schedule, data position and moments start anew",
                path, (long long)ember_checkpoint_get_meta(checkpoint)->step);
 done:

@@ -210,14 +210,48 @@ static void an_earlier_checkpoint_starts_a_branch(void **state) {
     ember_history *history = fixture_history("run/step_8.h5");
     assert_int_equal(ember_history_n(history), 8);
     ember_history_free(history);
+    /* The best of the left branch, from step 9, is out of the way as well: the newest is the branch's. */
+    assert_int_equal(access("run/superseded_best.h5", F_OK), 0);
+    ember_bytes newest = {0};
+    check_ok(ember_checkpoint_newest(&newest, "run", NULL));
+    assert_string_equal(newest.data, "run/step_8.h5");
+    ember_bytes_free(&newest);
+    fixture_run rest = {.sets = {"train.steps=9", "checkpoint.every=3"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    assert_non_null(strstr(rest.log, "train.stop_after: 8 -> 0"));
+    /* A folder stands for its newest; a second branch does not overwrite what the first one left. */
+    fixture_run again = {.sets = {"train.steps=9", "checkpoint.every=3", "run.output=other"}, .resume = true, .resume_path = "run"};
+    check_ok(fixture_train(&again));
+    assert_non_null(strstr(again.log, "nothing to do"));
+    assert_int_equal(access("run/step_6.h5", F_OK), -1);
+    branch.resume_path = "run/step_8.h5";
+    branch.sets[2] = "train.stop_after=9";
+    check_ok(fixture_train(&branch));
+    assert_int_equal(access("run/superseded_step_9.h5", F_OK), 0);
+    assert_int_equal(access("run/superseded_2_step_9.h5", F_OK), 0);
 }
 
-/* The parameters of a checkpoint alone, under either kind. */
-static ember_status write_params_alone(const char *path, const char *from, bool full_kind) {
+static void what_is_resumed_is_named(void **state) {
+    (void)state;
+    enter("named");
+    fixture_run first = {.sets = {"train.steps=4"}};
+    check_ok(fixture_train(&first));
+    fixture_run run = {.sets = {"train.steps=4"}, .resume = true, .resume_path = "nothing.h5"};
+    check_fails(fixture_train(&run), EMBER_E_NOT_FOUND, "nothing.h5");
+    run.resume_path = "";
+    check_fails(fixture_train(&run), EMBER_E_NOT_FOUND, "cannot open");
+    run.resume_path = "../train.h5";
+    check_fails(fixture_train(&run), EMBER_E_FORMAT, "../train.h5");
+    run.resume_path = "..";
+    check_fails(fixture_train(&run), EMBER_E_NOT_FOUND, "holds no complete checkpoint");
+}
+
+/* The parameters of a checkpoint alone, under either kind; with its own hyper-parameters or others of the same shapes. */
+static ember_status write_params(const char *path, const char *from, bool full_kind, const ember_hparams *hparams) {
     ember_checkpoint *full = NULL;
     ember_checkpoint_writer *writer = NULL;
     check_ok(ember_checkpoint_open(&full, from, true));
-    const ember_hparams *hparams = ember_checkpoint_hparams(full);
+    if (!hparams) hparams = ember_checkpoint_hparams(full);
     ember_checkpoint_meta meta = *ember_checkpoint_get_meta(full);
     meta.full = full_kind;
     check_ok(ember_checkpoint_create(&writer, path, &meta, hparams));
@@ -234,14 +268,42 @@ static ember_status write_params_alone(const char *path, const char *from, bool 
     return status;
 }
 
+/* Tokens that began and ended text for the model that a run starts from still do, also after a resume. */
+static void tokens_are_inherited(void **state) {
+    (void)state;
+    enter("tokens");
+    fixture_run first = {.sets = {"train.steps=1", "train.warmup_steps=0"}};
+    check_ok(fixture_train(&first));
+    ember_checkpoint *checkpoint = NULL;
+    check_ok(ember_checkpoint_open(&checkpoint, "run/step_1.h5", true));
+    ember_hparams hparams = *ember_checkpoint_hparams(checkpoint);
+    ember_checkpoint_close(checkpoint);
+    assert_int_equal(hparams.eos_token_ids[0], 39); /* the shard's */
+    hparams.bos_token_id = 7;
+    hparams.n_eos = 2;
+    hparams.eos_token_ids[0] = 12;
+    hparams.eos_token_ids[1] = 39;
+    check_ok(write_params("chat.h5", "run/step_1.h5", false, &hparams));
+    fixture_run tuned = {.sets = {"run.output=tuned", "train.steps=4", "train.stop_after=2", "init.from=chat.h5"}};
+    check_ok(fixture_train(&tuned));
+    fixture_run rest = {.sets = {"run.output=tuned", "train.steps=4", "init.from=chat.h5"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    check_ok(ember_checkpoint_open(&checkpoint, "tuned/step_4.h5", true));
+    const ember_hparams *after = ember_checkpoint_hparams(checkpoint);
+    assert_int_equal(after->bos_token_id, 7);
+    assert_int_equal(after->n_eos, 2);
+    assert_int_equal(after->eos_token_ids[0] + after->eos_token_ids[1], 12 + 39);
+    ember_checkpoint_close(checkpoint);
+}
+
 static void weights_alone_cannot_resume(void **state) {
     (void)state;
     enter("weights");
     fixture_run first = {.sets = {"train.steps=2", "train.warmup_steps=0"}};
     check_ok(fixture_train(&first));
-    check_ok(write_params_alone("weights.h5", "run/step_2.h5", false));
+    check_ok(write_params("weights.h5", "run/step_2.h5", false, NULL));
     /* One that calls itself full and has lost the moments is not even written. */
-    check_fails(write_params_alone("lost.h5", "run/step_2.h5", true), EMBER_E_STATE, "moments");
+    check_fails(write_params("lost.h5", "run/step_2.h5", true, NULL), EMBER_E_STATE, "moments");
     assert_int_equal(access("lost.h5", F_OK), -1);
     fixture_run resumed = {.sets = {"run.output=again"}, .resume = true, .resume_path = "weights.h5"};
     check_fails(fixture_train(&resumed), EMBER_E_CONFIG, "init.from");
@@ -252,6 +314,14 @@ static void weights_alone_cannot_resume(void **state) {
     assert_int_equal(ember_history_n(history), 3);
     assert_int_equal(ember_history_at(history, 0).step, 1);
     ember_history_free(history);
+    fixture_run scaled = {.sets = {"run.output=scaled", "train.steps=1", "train.warmup_steps=0", "model.rope_scaling.type=linear",
+                                   "model.rope_scaling.factor=2"}};
+    check_ok(fixture_train(&scaled));
+    fixture_run other_scale = {
+        .sets = {"run.output=wrong", "init.from=scaled/step_1.h5", "model.rope_scaling.type=linear", "model.rope_scaling.factor=8"}};
+    check_fails(fixture_train(&other_scale), EMBER_E_CONFIG, "model.rope_scaling.factor is 8");
+    fixture_run no_scale = {.sets = {"run.output=wrong", "init.from=scaled/step_1.h5"}};
+    check_fails(fixture_train(&no_scale), EMBER_E_CONFIG, "model.rope_scaling.type is none");
     fixture_run wrong = {.sets = {"run.output=wrong", "init.from=weights.h5", "model.rope_theta=500"}};
     check_fails(fixture_train(&wrong), EMBER_E_CONFIG, "model.rope_theta is 500");
     fixture_run larger = {.sets = {"run.output=wrong", "init.from=weights.h5", "model.hidden_size=32"}};
@@ -274,6 +344,8 @@ int main(void) {
         cmocka_unit_test(a_used_folder_is_not_overwritten),
         cmocka_unit_test(damaged_newest_is_skipped),
         cmocka_unit_test(an_earlier_checkpoint_starts_a_branch),
+        cmocka_unit_test(what_is_resumed_is_named),
+        cmocka_unit_test(tokens_are_inherited),
         cmocka_unit_test(weights_alone_cannot_resume),
     };
     return cmocka_run_group_tests(tests, fixture_set_up, fixture_tear_down);
