@@ -97,6 +97,7 @@ ember_status cli_parse(const cli_command *command, int argc, char **argv, const 
         } else if (!options_ended && word[0] == '-' && word[1] != '\0') {
             EMBER_TRY(take_option(command, argc, argv, &i));
         } else {
+            if (word[0] == '\0') return usage_error(command, "a word is empty", NULL);
             if (*n_words >= command->max_words) return usage_error(command, "one word too many:", word);
             words[(*n_words)++] = word;
         }

@@ -1,6 +1,7 @@
 /* cmd_eval.c - ember eval: loss, perplexity, bits per byte and L0 of a checkpoint over token shards. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "lib/base/memory.h"
@@ -8,6 +9,7 @@
 #include "train/cli.h"
 #include "train/cmd.h"
 #include "train/interrupt.h"
+#include "train/progress.h"
 
 enum { MAX_SHARDS = 256, DEFAULT_BATCH = 8 };
 
@@ -66,7 +68,7 @@ static ember_status parse(eval_options *o, int argc, char **argv, bool *done) {
 
 static bool show_progress(void *user, int64_t done, int64_t total) {
     const double *started = user;
-    if (isatty(STDERR_FILENO) && (ember_seconds() - *started > 1.0 || done == total)) {
+    if (ember_progress_can_redraw(STDERR_FILENO, getenv("TERM")) && (ember_seconds() - *started > 1.0 || done == total)) {
         fprintf(stderr, "\r%lld of %lld sequences%s", (long long)done, (long long)total, done == total ? "\n" : "");
     }
     return ember_interrupt_requested(NULL);
@@ -103,7 +105,8 @@ static void print_table(const ember_llm *llm, const ember_evaluation *result) {
     if (isfinite(result->bits_per_byte)) {
         printf("bits per byte  %.4f\n", result->bits_per_byte);
     } else {
-        printf("bits per byte  unknown (the shards do not say how many bytes they were made from)\n");
+        printf("bits per byte  unknown (%s)\n",
+               isfinite(result->loss) ? "the shards do not say how many bytes they were made from" : "the loss is no number");
     }
     printf("non-zero       %.2f %% of all neurons, over %lld input tokens\n\n", 100.0 * result->nonzero_fraction,
            (long long)result->n_inputs);

@@ -50,12 +50,33 @@ static ember_status write_history(const ember_checkpoint *checkpoint, const char
 
 static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0; }
 
+/* Each output is a file of its own, standard output has one reader, and what is read is not written over. */
+static ember_status check_outputs(const outputs *to, const char *checkpoint) {
+    const char *paths[] = {to->csv, to->json, to->neurons, to->history};
+    const size_t n = sizeof paths / sizeof paths[0];
+    struct stat read;
+    struct stat written;
+    const bool exists = stat(checkpoint, &read) == 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!paths[i]) continue;
+        if (exists && !is_stdout(paths[i]) && stat(paths[i], &written) == 0 && read.st_dev == written.st_dev &&
+            read.st_ino == written.st_ino)
+            return ember_fail(EMBER_E_ARGUMENT, "%s is the checkpoint that is read; write to another file", paths[i]);
+        for (size_t j = i + 1; j < n; j++) {
+            if (paths[j] && strcmp(paths[i], paths[j]) == 0)
+                return ember_fail(EMBER_E_ARGUMENT, "%s was given for two outputs; they would mix", paths[i]);
+        }
+    }
+    return EMBER_OK;
+}
+
 static ember_status show(const char *word, const outputs *to) {
     ember_bytes path = {0};
     ember_checkpoint *checkpoint = NULL;
     ember_sparsity_report *report = NULL;
     ember_status status;
     EMBER_TRY_GOTO(find_checkpoint(&path, word), done);
+    EMBER_TRY_GOTO(check_outputs(to, path.data), done);
     EMBER_TRY_GOTO(ember_checkpoint_open(&checkpoint, path.data, false), done);
     EMBER_TRY_GOTO(ember_sparsity_report_create(&report, checkpoint), done);
     EMBER_TRY_GOTO(write_text(report, to->csv, ember_sparsity_report_csv), done);
