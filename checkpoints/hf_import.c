@@ -34,7 +34,11 @@ static ember_status read_optional(ember_bytes *out, const char *folder, const ch
     *found = false;
     ember_status status = join(&path, folder, name);
     if (status == EMBER_OK && access(path.data, F_OK) == 0) {
-        status = ember_read_file(out, path.data, limit);
+        int fd = -1;
+        uint64_t bytes = 0;
+        status = ember_open_regular(&fd, &bytes, path.data); /* no waiting for a pipe's writer */
+        if (fd >= 0) (void)close(fd);
+        if (status == EMBER_OK) status = ember_read_file(out, path.data, limit);
         *found = status == EMBER_OK;
     }
     ember_bytes_free(&path);

@@ -1,11 +1,9 @@
 #include "checkpoints/safetensors.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/status.h"
@@ -231,15 +229,7 @@ static ember_status new_reader(ember_safetensors **out, const char *path) {
 }
 
 static ember_status open_path(ember_safetensors *file) {
-    struct stat info;
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0) {
-        const int why = errno;
-        return ember_fail(why == ENOENT ? EMBER_E_NOT_FOUND : EMBER_E_IO, "%s: cannot open: %s", file->path, strerror(why));
-    }
-    if (fstat(file->fd, &info) != 0) return ember_fail(EMBER_E_IO, "%s: cannot stat: %s", file->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return ember_fail(EMBER_E_IO, "%s: is not a regular file", file->path);
-    file->file_bytes = (uint64_t)info.st_size;
+    EMBER_TRY(ember_open_regular(&file->fd, &file->file_bytes, file->path));
     return read_header(file);
 }
 

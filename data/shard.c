@@ -1,7 +1,6 @@
 #include "data/shard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -149,12 +148,9 @@ ember_status ember_shard_open(ember_shard **out, const char *path, bool verify) 
     ember_shard *shard = NULL;
     EMBER_TRY(ember_allocate((void **)&shard, 1, sizeof *shard, "shard"));
     ember_status status = EMBER_OK;
-    shard->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (shard->fd < 0) {
-        const int why = errno;
-        status = ember_fail(why == ENOENT ? EMBER_E_NOT_FOUND : EMBER_E_IO, "%s: cannot open: %s", path, strerror(why));
-        goto done;
-    }
+    uint64_t file_bytes = 0;
+    shard->fd = -1;
+    EMBER_TRY_GOTO(ember_open_regular(&shard->fd, &file_bytes, path), done);
     shard->path = strdup(path);
     if (!shard->path) {
         status = ember_fail(EMBER_E_MEMORY, "%s: no memory for the path", path);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,11 +22,18 @@ ember_status ember_temporary_name(ember_bytes *out, const char *path) {
     const size_t folder = folder_length(path);
     const char *name = path + folder;
     size_t keep = strlen(name);
-    if (keep == 0) return ember_fail(EMBER_E_ARGUMENT, "%s: names a folder, not a file", path);
-    if (keep > NAME_MAX - 32) keep = NAME_MAX - 32;
+    struct stat info;
+    uint32_t number = 0;
     *out = (ember_bytes){0};
+    if (keep == 0) return ember_fail(EMBER_E_ARGUMENT, "%s: names a folder, not a file", path);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return ember_fail(EMBER_E_IO, "%s: is %s; only a file is written or replaced", path,
+                          S_ISDIR(info.st_mode) ? "a folder" : "a device, a pipe or a socket");
+    }
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != (ssize_t)sizeof number) number = 0;
+    if (keep > NAME_MAX - 48) keep = NAME_MAX - 48;
     EMBER_TRY(ember_bytes_append(out, path, folder));
-    return ember_bytes_printf(out, ".%.*s.%ld.tmp", (int)keep, name, (long)getpid());
+    return ember_bytes_printf(out, ".%.*s.%ld-%08lx.tmp", (int)keep, name, (long)getpid(), (unsigned long)number);
 }
 
 static ember_status sync_path(const char *path, int flags) {
@@ -62,7 +70,7 @@ ember_status ember_write_file(const char *path, const void *data, size_t n) {
     ember_bytes temporary = {0};
     EMBER_TRY(ember_temporary_name(&temporary, path));
     ember_status status = EMBER_OK;
-    const int fd = open(temporary.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int fd = open(temporary.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) {
         status = ember_fail(EMBER_E_IO, "%s: cannot create: %s", temporary.data, strerror(errno));
         ember_bytes_free(&temporary);

@@ -4,7 +4,9 @@
 
 #include "lib/base/memory.h"
 
-/* The temporary name beside `path`: same folder, ".NAME.PID.tmp" (shortened to fit NAME_MAX). */
+/* The temporary name beside `path`: same folder, ".NAME.PID-RANDOM.tmp" (shortened to fit NAME_MAX). Random, because
+ * two containers that share a folder may share process ids. Errors: EMBER_E_ARGUMENT when `path` names a folder,
+ * EMBER_E_IO when something that is no regular file is there: the rename would replace a device or a pipe. */
 EMBER_CHECKED ember_status ember_temporary_name(ember_bytes *out, const char *path);
 /* fsync of the file `temporary`, rename onto `path`, fsync of the folder. On failure the
  * temporary is removed and `path` is as it was. Errors: EMBER_E_IO. */

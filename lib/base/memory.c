@@ -81,6 +81,28 @@ void ember_bytes_free(ember_bytes *bytes) {
     *bytes = (ember_bytes){0};
 }
 
+ember_status ember_open_regular(int *fd, uint64_t *bytes, const char *path) {
+    struct stat info;
+    ember_status status = EMBER_OK;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0) {
+        const int why = errno;
+        return ember_fail(why == ENOENT ? EMBER_E_NOT_FOUND : EMBER_E_IO, "%s: cannot open: %s", path, strerror(why));
+    }
+    if (fstat(*fd, &info) != 0) {
+        status = ember_fail(EMBER_E_IO, "%s: cannot stat: %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode)) {
+        status = ember_fail(EMBER_E_IO, "%s: is not a regular file", path);
+    }
+    if (status == EMBER_OK) {
+        *bytes = (uint64_t)info.st_size;
+    } else {
+        (void)close(*fd);
+        *fd = -1;
+    }
+    return status;
+}
+
 ember_status ember_read_file(ember_bytes *out, const char *path, size_t limit) {
     *out = (ember_bytes){0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC);

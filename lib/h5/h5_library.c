@@ -26,7 +26,7 @@ static herr_t keep_first(unsigned n, const H5E_error2_t *error, void *user) {
 }
 
 ember_status h5_fail(ember_status status, const char *format, ...) {
-    char ours[1024];
+    char ours[4096];
     char detail[512] = "";
     va_list arguments;
     va_start(arguments, format);

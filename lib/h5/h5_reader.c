@@ -1,26 +1,10 @@
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/h5/h5_internal.h"
 
 static const char signature[8] = {(char)0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-
-static ember_status open_bytes(ember_h5_reader *file) {
-    struct stat info;
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0) {
-        const int why = errno;
-        return ember_fail(why == ENOENT ? EMBER_E_NOT_FOUND : EMBER_E_IO, "%s: cannot open: %s", file->path, strerror(why));
-    }
-    if (fstat(file->fd, &info) != 0) return ember_fail(EMBER_E_IO, "%s: cannot stat: %s", file->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return ember_fail(EMBER_E_IO, "%s: is not a regular file", file->path);
-    file->file_bytes = (uint64_t)info.st_size;
-    return EMBER_OK;
-}
 
 static uint64_t word(const unsigned char *from) {
     uint64_t value = 0;
@@ -59,7 +43,7 @@ static ember_status check_superblock(const ember_h5_reader *file) {
 static ember_status open_file(ember_h5_reader *file) {
     hid_t access = -1;
     EMBER_TRY(h5_library());
-    EMBER_TRY(open_bytes(file));
+    EMBER_TRY(ember_open_regular(&file->fd, &file->file_bytes, file->path));
     EMBER_TRY(check_superblock(file));
     void *block = NULL;
     EMBER_TRY(ember_allocate(&block, H5_BLOCK_BYTES, 1, "read buffer"));

@@ -100,6 +100,34 @@ static void failures_leave_nothing(void **state) {
     assert_int_equal(rmdir("taken"), 0);
 }
 
+/* A pipe that nobody writes is refused at once; a pipe, folder or device in the place of the output stays. */
+static void special_files(void **state) {
+    (void)state;
+    int fd = 0;
+    uint64_t bytes = 0;
+    struct stat info;
+    assert_int_equal(mkfifo("pipe", 0666), 0);
+    check_fails(ember_open_regular(&fd, &bytes, "pipe"), EMBER_E_IO, "pipe: is not a regular file");
+    assert_int_equal(fd, -1);
+    check_fails(ember_open_regular(&fd, &bytes, "."), EMBER_E_IO, "not a regular file");
+    check_fails(ember_open_regular(&fd, &bytes, "absent"), EMBER_E_NOT_FOUND, "absent");
+    check_fails(ember_write_file("pipe", "x", 1), EMBER_E_IO, "pipe: is a device, a pipe or a socket");
+    assert_int_equal(stat("pipe", &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(unlink("pipe"), 0);
+    assert_int_equal(symlink("/dev/full", "device"), 0);
+    check_fails(ember_write_file("device", "x", 1), EMBER_E_IO, "device");
+    assert_int_equal(lstat("device", &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(entries("."), 1);
+    assert_int_equal(unlink("device"), 0);
+    check_ok(ember_write_file("file", "abc", 3));
+    check_ok(ember_open_regular(&fd, &bytes, "file"));
+    assert_int_equal(bytes, 3);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(unlink("file"), 0);
+}
+
 /* No room: a limit on the size of files stands for a full disk. The old file stays. */
 static void no_room(void **state) {
     (void)state;
@@ -146,14 +174,19 @@ static void temporary_names(void **state) {
     check_ok(ember_temporary_name(&name, "some/dir/file.h5"));
     assert_true(strncmp(name.data, "some/dir/.file.h5.", 18) == 0);
     assert_string_equal(name.data + name.n - 4, ".tmp");
+    /* Process ids are not unique over containers that share a folder. */
+    ember_bytes other = {0};
+    check_ok(ember_temporary_name(&other, "some/dir/file.h5"));
+    assert_string_not_equal(name.data, other.data);
+    ember_bytes_free(&other);
     ember_bytes_free(&name);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(written_and_read),       cmocka_unit_test(large_file), cmocka_unit_test(odd_names),
-        cmocka_unit_test(failures_leave_nothing), cmocka_unit_test(no_room),    cmocka_unit_test(folders),
-        cmocka_unit_test(temporary_names),
+        cmocka_unit_test(written_and_read),       cmocka_unit_test(large_file),    cmocka_unit_test(odd_names),
+        cmocka_unit_test(failures_leave_nothing), cmocka_unit_test(no_room),       cmocka_unit_test(folders),
+        cmocka_unit_test(temporary_names),        cmocka_unit_test(special_files),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
