@@ -175,6 +175,7 @@ static ember_status read_family(reader *r) {
     }
     if (!r->family) return ember_fail(EMBER_E_UNSUPPORTED, "%s: model_type \"%s\" is not supported; llama and qwen2 are", r->path, name);
     const json_t *architectures = get(r->root, "architectures");
+    if (architectures && !json_is_array(architectures)) return wrong_type(r, "architectures", "a list");
     for (size_t i = 0; i < json_array_size(architectures); i++) {
         const char *text = json_string_value(json_array_get(architectures, i));
         if (text && strcmp(text, r->family->architecture) == 0) continue;
@@ -213,6 +214,7 @@ static ember_status check_refusals(const reader *r) {
     const bool window = get(r->root, "sliding_window") && r->family->id == FAMILY_LLAMA && !get(r->root, "use_sliding_window");
     if (flag || window) return ember_fail(EMBER_E_UNSUPPORTED, "%s: sliding_window attention is not supported; full attention is", r->path);
     const json_t *types = get(r->root, "layer_types");
+    if (types && !json_is_array(types)) return wrong_type(r, "layer_types", "a list");
     for (size_t i = 0; i < json_array_size(types); i++) {
         const char *text = json_string_value(json_array_get(types, i));
         if (text && strcmp(text, "full_attention") == 0) continue;
@@ -262,6 +264,19 @@ static ember_status rope_kind(const reader *r, const json_t *object, const char 
     return note(r, where, name, true);
 }
 
+/* A number that the kind does not use was meant for another kind. */
+static ember_status rope_unused(const reader *r, const json_t *object, const char *where, ember_rope_scaling kind) {
+    static const char *const numbers[] = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"};
+    const size_t n_used = kind == EMBER_ROPE_LLAMA3 ? 4 : kind == EMBER_ROPE_LINEAR ? 1 : 0;
+    for (size_t i = n_used; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const json_t *value = get(object, numbers[i]);
+        if (!value || (i == 0 && json_number_value(value) == 1.0)) continue;
+        return ember_fail(EMBER_E_FORMAT, "%s: %s: key %s is there, and rope_type %s does not use it", r->path, where, numbers[i],
+                          kind == EMBER_ROPE_NONE ? "default" : ember_rope_scaling_name(kind));
+    }
+    return EMBER_OK;
+}
+
 static ember_status rope_fields(const reader *r, const json_t *object, const char *where, ember_hparams *out) {
     static const char *const known[] = {"rope_type",        "type",
                                         "factor",           "low_freq_factor",
@@ -280,6 +295,7 @@ static ember_status rope_fields(const reader *r, const json_t *object, const cha
         return ember_fail(EMBER_E_UNSUPPORTED, "%s: %s: partial_rotary_factor is not 1, which is not supported", r->path, where);
     }
     EMBER_TRY(rope_kind(r, object, where, &out->rope_scaling));
+    EMBER_TRY(rope_unused(r, object, where, out->rope_scaling));
     if (out->rope_scaling == EMBER_ROPE_NONE) return EMBER_OK;
     EMBER_TRY(rope_number(r, object, where, "factor", &out->rope_factor));
     if (out->rope_scaling == EMBER_ROPE_LINEAR) return EMBER_OK;
@@ -298,16 +314,17 @@ static ember_status read_rope(const reader *r, ember_hparams *out) {
     const json_t *scaling = get(r->root, "rope_scaling");
     const json_t *parameters = get(r->root, "rope_parameters");
     const json_t *top = get(r->root, "rope_theta");
-    const json_t *inner = get(parameters, "rope_theta");
+    const char *where = parameters ? "rope_parameters" : "rope_scaling";
+    const json_t *inner = get(parameters ? parameters : scaling, "rope_theta");
     if (scaling && parameters)
         return ember_fail(EMBER_E_FORMAT, "%s: both rope_scaling and rope_parameters are there; one of them is expected", r->path);
     if (top && inner && json_number_value(top) != json_number_value(inner)) {
-        return ember_fail(EMBER_E_FORMAT, "%s: rope_theta and rope_parameters.rope_theta differ", r->path);
+        return ember_fail(EMBER_E_FORMAT, "%s: rope_theta and %s.rope_theta differ", r->path, where);
     }
     if (scaling) EMBER_TRY(rope_fields(r, scaling, "rope_scaling", out));
     if (parameters) EMBER_TRY(rope_fields(r, parameters, "rope_parameters", out));
     if (top || !inner) return get_f64(r, "rope_theta", 10000.0, &out->rope_theta);
-    return rope_number(r, parameters, "rope_parameters", "rope_theta", &out->rope_theta);
+    return rope_number(r, parameters ? parameters : scaling, where, "rope_theta", &out->rope_theta);
 }
 
 /* ---- the rest */

@@ -46,9 +46,10 @@ const ember_log *cmd_log(void) {
     return &log;
 }
 
-/* The only place where a status becomes an exit code. */
+/* The only place where a status becomes an exit code. Shapes come out of files here, not out of the command's words. */
 static int exit_code(ember_status status) {
     if (status == EMBER_OK) return 0;
+    if (status == EMBER_E_SHAPE) return 1;
     const int band = (int)status / 100;
     return (band == 1 && status != EMBER_E_INTERRUPTED) || band == 2 ? 2 : 1;
 }

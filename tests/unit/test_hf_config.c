@@ -83,6 +83,15 @@ static void test_rope(void **state) {
     refuses(LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"beta_fast\":3}}", EMBER_E_UNSUPPORTED, "beta_fast");
     refuses(LLAMA ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,\"high_freq_factor\":4}}", EMBER_E_NOT_FOUND,
             "original_max_position_embeddings");
+    const ember_hparams s = parse(LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4,\"rope_theta\":5e5}}",
+                                  "rope_scaling.rope_theta: 5e+05 (from file)");
+    assert_true(s.rope_theta == 5e5);
+    (void)parse(LLAMA ",\"rope_parameters\":{\"rope_theta\":1e6,\"rope_type\":\"default\",\"factor\":1.0}}", NULL);
+    refuses(LLAMA ",\"rope_theta\":1,\"rope_scaling\":{\"type\":\"linear\",\"factor\":4,\"rope_theta\":2}}", EMBER_E_FORMAT, "differ");
+    refuses(LLAMA ",\"rope_parameters\":{\"rope_theta\":1e6,\"factor\":8}}", EMBER_E_FORMAT, "factor is there");
+    refuses(LLAMA ",\"rope_scaling\":{\"type\":\"default\",\"factor\":8}}", EMBER_E_FORMAT, "factor is there");
+    refuses(LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":8,\"low_freq_factor\":1}}", EMBER_E_FORMAT,
+            "low_freq_factor is there");
     refuses(LLAMA ",\"rope_scaling\":7}", EMBER_E_FORMAT, "rope_scaling");
     refuses(LLAMA ",\"rope_theta\":1,\"rope_parameters\":{\"rope_theta\":2}}", EMBER_E_FORMAT, "differ");
     refuses(LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2},\"rope_parameters\":{\"rope_theta\":2}}", EMBER_E_FORMAT, "both");
@@ -104,6 +113,8 @@ static void test_refusals(void **state) {
     refuses(LLAMA ",\"sliding_window\":4096}", EMBER_E_UNSUPPORTED, "sliding_window");
     refuses(QWEN ",\"use_sliding_window\":true}", EMBER_E_UNSUPPORTED, "sliding_window");
     refuses(QWEN ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", EMBER_E_UNSUPPORTED, "sliding_attention");
+    refuses(LLAMA ",\"layer_types\":\"sliding_attention\"}", EMBER_E_FORMAT, "layer_types");
+    refuses(LLAMA ",\"architectures\":\"MistralForCausalLM\"}", EMBER_E_FORMAT, "architectures");
     refuses(LLAMA ",\"partial_rotary_factor\":0.5}", EMBER_E_UNSUPPORTED, "partial_rotary_factor");
     refuses(LLAMA ",\"architectures\":[\"LlamaForSequenceClassification\"]}", EMBER_E_UNSUPPORTED, "LlamaForSequenceClassification");
     refuses(LLAMA ",\"num_key_value_heads\":3}", EMBER_E_UNSUPPORTED, "num_key_value_heads");
