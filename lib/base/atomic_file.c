@@ -1,11 +1,13 @@
 #include "lib/base/atomic_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,7 +28,9 @@ ember_status ember_temporary_name(ember_bytes *out, const char *path) {
     uint32_t number = 0;
     *out = (ember_bytes){0};
     if (keep == 0) return ember_fail(EMBER_E_ARGUMENT, "%s: names a folder, not a file", path);
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+    const bool there = stat(path, &info) == 0;
+    if (!there && errno == ENAMETOOLONG) return ember_fail(EMBER_E_IO, "%s: %s", path, strerror(ENAMETOOLONG));
+    if (there && !S_ISREG(info.st_mode)) {
         return ember_fail(EMBER_E_IO, "%s: is %s; only a file is written or replaced", path,
                           S_ISDIR(info.st_mode) ? "a folder" : "a device, a pipe or a socket");
     }
@@ -34,6 +38,60 @@ ember_status ember_temporary_name(ember_bytes *out, const char *path) {
     if (keep > NAME_MAX - 48) keep = NAME_MAX - 48;
     EMBER_TRY(ember_bytes_append(out, path, folder));
     return ember_bytes_printf(out, ".%.*s.%ld-%08lx.tmp", (int)keep, name, (long)getpid(), (unsigned long)number);
+}
+
+/* ".NAME." PID "-" 8 hexadecimal digits ".tmp" */
+static bool is_leftover(const char *found, const char *prefix, size_t n_prefix) {
+    if (strncmp(found, prefix, n_prefix) != 0) return false;
+    const char *at = found + n_prefix;
+    const size_t digits = strspn(at, "0123456789");
+    if (digits == 0 || at[digits] != '-') return false;
+    at += digits + 1;
+    return strspn(at, "0123456789abcdef") == 8 && strcmp(at + 8, ".tmp") == 0;
+}
+
+/* Removes the temporary files of `name`'s path that no living writer has locked. Failing to is no error. */
+static void remove_leftovers(const char *name) {
+    const size_t folder = folder_length(name);
+    const char *dash = strrchr(name, '-');
+    size_t n_prefix = dash ? (size_t)(dash - name) - folder : 0;
+    while (n_prefix > 0 && name[folder + n_prefix - 1] != '.')
+        n_prefix--;
+    ember_bytes path = {0};
+    if (n_prefix == 0 || ember_bytes_append(&path, folder ? name : ".", folder ? folder : 1) != EMBER_OK) return;
+    DIR *listing = opendir(path.data);
+    for (const struct dirent *entry = listing ? readdir(listing) : NULL; entry; entry = readdir(listing)) {
+        if (!is_leftover(entry->d_name, name + folder, n_prefix)) continue;
+        path.n = 0;
+        if (ember_bytes_append(&path, name, folder) != EMBER_OK) break;
+        if (ember_bytes_append(&path, entry->d_name, strlen(entry->d_name)) != EMBER_OK) break;
+        const int fd = open(path.data, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+        if (fd < 0) continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) (void)unlink(path.data);
+        (void)close(fd);
+    }
+    if (listing) (void)closedir(listing);
+    ember_bytes_free(&path);
+}
+
+ember_status ember_create_temporary(int *fd, ember_bytes *name, const char *path) {
+    struct stat info;
+    *fd = -1;
+    EMBER_TRY(ember_temporary_name(name, path));
+    remove_leftovers(name->data);
+    for (int attempt = 0; attempt < 8; attempt++) {
+        *fd = open(name->data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd < 0) break;
+        (void)flock(*fd, LOCK_EX); /* a file system without locks: nothing is then taken for a leftover either */
+        /* Another writer may have found it in the moment before it was locked. */
+        if (fstat(*fd, &info) == 0 && info.st_nlink > 0) return EMBER_OK;
+        (void)close(*fd);
+        *fd = -1;
+        errno = EBUSY;
+    }
+    const ember_status status = ember_fail(EMBER_E_IO, "%s: cannot create: %s", path, strerror(errno));
+    ember_bytes_free(name);
+    return status;
 }
 
 static ember_status sync_path(const char *path, int flags) {
@@ -68,14 +126,9 @@ ember_status ember_commit_file(const char *temporary, const char *path) {
 
 ember_status ember_write_file(const char *path, const void *data, size_t n) {
     ember_bytes temporary = {0};
-    EMBER_TRY(ember_temporary_name(&temporary, path));
+    int fd = -1;
+    EMBER_TRY(ember_create_temporary(&fd, &temporary, path));
     ember_status status = EMBER_OK;
-    const int fd = open(temporary.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        status = ember_fail(EMBER_E_IO, "%s: cannot create: %s", temporary.data, strerror(errno));
-        ember_bytes_free(&temporary);
-        return status;
-    }
     size_t done = 0;
     while (done < n) {
         const ssize_t wrote = write(fd, (const char *)data + done, n - done);

@@ -5,7 +5,7 @@
 
 void ember_logf(const ember_log *log, ember_log_level level, const char *format, ...) {
     if (!log || !log->sink) return;
-    char line[4096];
+    char line[8192];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(line, sizeof line, format, arguments);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 4096 };
+enum { MESSAGE_BYTES = 8192 }; /* a path of 4096 bytes, and what is wrong with it */
 
 /* The only mutable state of the library outside its objects. */
 static _Thread_local char last_error[MESSAGE_BYTES];

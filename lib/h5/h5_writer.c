@@ -143,9 +143,7 @@ void ember_h5_abort(ember_h5_writer *file) {
 static ember_status create_file(ember_h5_writer *file) {
     hid_t access = -1;
     hid_t creation = -1;
-    EMBER_TRY(ember_temporary_name(&file->temporary, file->path));
-    file->fd = open(file->temporary.data, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file->fd < 0) return ember_fail(EMBER_E_IO, "%s: cannot create: %s", file->path, strerror(errno));
+    EMBER_TRY(ember_create_temporary(&file->fd, &file->temporary, file->path));
     file->created = true;
     EMBER_TRY(h5_access(&access));
     creation = h5_creation(H5P_FILE_CREATE);

@@ -1,6 +1,7 @@
 /* rooms: base */
 /* A file appears whole or not at all, and nothing is left beside it. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -100,6 +101,41 @@ static void failures_leave_nothing(void **state) {
     assert_int_equal(rmdir("taken"), 0);
 }
 
+/* What a killed writer left is removed by the next one of the same path; what is being written, or is another's, stays. */
+static void leftovers(void **state) {
+    (void)state;
+    int alive = -1;
+    ember_bytes name = {0};
+    check_ok(ember_create_temporary(&alive, &name, "out.h5"));
+    const char *const others[] = {".out.h5.12-0123456.tmp", ".out.h5.x-01234567.tmp", ".out.h5.b.12-01234567.tmp",
+                                  ".out.h.12-01234567.tmp"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const int fd = open(others[i], O_WRONLY | O_CREAT, 0666);
+        assert_true(fd >= 0);
+        assert_int_equal(close(fd), 0);
+    }
+    const int dead = open(".out.h5.12-01234567.tmp", O_WRONLY | O_CREAT, 0666);
+    assert_true(dead >= 0);
+    assert_int_equal(close(dead), 0);
+    check_ok(ember_write_file("out.h5", "x", 1));
+    assert_int_equal(access(".out.h5.12-01234567.tmp", F_OK), -1);
+    assert_int_equal(access(name.data, F_OK), 0);
+    assert_int_equal(entries("."), 2 + (int)(sizeof others / sizeof others[0]));
+    assert_int_equal(close(alive), 0);
+    check_ok(ember_write_file("./out.h5", "x", 1));
+    assert_int_equal(access(name.data, F_OK), -1);
+    ember_bytes_free(&name);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_int_equal(unlink(others[i]), 0);
+    assert_int_equal(unlink("out.h5"), 0);
+    assert_int_equal(entries("."), 0);
+    /* One byte more than a name may have: refused before anything is written. */
+    char name_of_256[257];
+    memset(name_of_256, 'n', 256);
+    name_of_256[256] = '\0';
+    check_fails(ember_temporary_name(&name, name_of_256), EMBER_E_IO, "too long");
+}
+
 /* A pipe that nobody writes is refused at once; a pipe, folder or device in the place of the output stays. */
 static void special_files(void **state) {
     (void)state;
@@ -186,7 +222,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(written_and_read),       cmocka_unit_test(large_file),    cmocka_unit_test(odd_names),
         cmocka_unit_test(failures_leave_nothing), cmocka_unit_test(no_room),       cmocka_unit_test(folders),
-        cmocka_unit_test(temporary_names),        cmocka_unit_test(special_files),
+        cmocka_unit_test(temporary_names),        cmocka_unit_test(special_files), cmocka_unit_test(leftovers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
