@@ -300,7 +300,10 @@ static ember_status open_weights(importer *m) {
                           "%s: the weights are in several files (model.safetensors.index.json); one model.safetensors is imported",
                           m->folder);
     }
-    return ember_safetensors_open(&m->weights, m->weights_path.data);
+    const ember_status status = ember_safetensors_open(&m->weights, m->weights_path.data);
+    if (status != EMBER_E_NOT_FOUND) return status;
+    return ember_fail(status, "%s: is missing; weights are read from safetensors, not from pytorch_model.bin or other files",
+                      m->weights_path.data);
 }
 
 ember_status ember_hf_import(const char *folder, const char *path, const ember_log *log) {

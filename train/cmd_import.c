@@ -3,6 +3,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/hf_import.h"
+#include "data/tokenizer.h"
 #include "lib/base/status.h"
 #include "train/cli.h"
 #include "train/cmd.h"
@@ -13,9 +14,20 @@ static void print_line(void *user, ember_log_level level, const char *line) {
     printf("%s%s\n", level == EMBER_LOG_INFO ? "" : level == EMBER_LOG_NOTE ? "note: " : "warning: ", line);
 }
 
+/* The text is kept as it is; whether this program can use it should not first be seen at `ember generate`. */
+static void judge_tokenizer(const ember_checkpoint_meta *meta) {
+    ember_tokenizer *tokenizer = NULL;
+    if (meta->tokenizer_bytes == 0) return;
+    if (ember_tokenizer_parse(&tokenizer, meta->tokenizer, meta->tokenizer_bytes, "tokenizer.json") != EMBER_OK) {
+        printf("warning: this program cannot turn text into tokens with it: %s\n", ember_last_error());
+    }
+    ember_tokenizer_free(tokenizer);
+}
+
 static ember_status print_result(const char *path) {
     ember_checkpoint *checkpoint = NULL;
     EMBER_TRY(ember_checkpoint_open(&checkpoint, path, false));
+    judge_tokenizer(ember_checkpoint_get_meta(checkpoint));
     const ember_hparams *hparams = ember_checkpoint_hparams(checkpoint);
     printf("%s: %lld parameters in %lld layers, %lld neurons a layer\n", path, (long long)ember_hparams_n_elements(hparams),
            (long long)hparams->num_hidden_layers, (long long)ember_hparams_max_neurons(hparams));
