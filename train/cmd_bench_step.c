@@ -33,18 +33,8 @@ typedef struct step_bench {
 } step_bench;
 
 static ember_status open_data(step_bench *bench) {
-    const ember_settings *s = bench->settings;
-    const ember_loader_options options = {.globs = s->data.train.item,
-                                          .weights = s->data.weights.n > 0 ? s->data.weights.item : NULL,
-                                          .n_sources = s->data.train.n,
-                                          .sequence_length = s->train.sequence_length,
-                                          .batch_size = s->train.batch_size,
-                                          .seed = s->run.seed,
-                                          .shuffle = s->data.shuffle,
-                                          .mask_documents = s->data.mask_documents,
-                                          .prefetch = true,
-                                          .synthetic_vocab_size = s->model.vocab_size,
-                                          .zipf_exponent = s->data.zipf_exponent};
+    ember_loader_options options = ember_trainer_loader_options(bench->settings);
+    options.verify = false; /* a benchmark reads its data, it does not judge it */
     return ember_loader_open(&bench->data, &options);
 }
 

@@ -7,6 +7,7 @@
 #ifndef EMBER_TRAINER_H
 #define EMBER_TRAINER_H
 
+#include "data/loader.h"
 #include "lib/base/log.h"
 #include "lib/config/config.h"
 #include "lib/model/model.h"
@@ -71,6 +72,8 @@ EMBER_CHECKED ember_status ember_trainer_save(ember_trainer *trainer, const char
 
 /* The model that a run of these settings allocates; for `plan`. */
 ember_model_options ember_trainer_model_options(const ember_settings *settings);
+/* The training data that a run of these settings reads; for the benchmark of a step. */
+ember_loader_options ember_trainer_loader_options(const ember_settings *settings);
 int64_t ember_trainer_step(const ember_trainer *trainer);      /* finished steps */
 int64_t ember_trainer_last_step(const ember_trainer *trainer); /* at which the run ends */
 ember_model *ember_trainer_model(ember_trainer *trainer);

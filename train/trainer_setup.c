@@ -9,20 +9,23 @@
 
 /* ---- data */
 
+ember_loader_options ember_trainer_loader_options(const ember_settings *s) {
+    return (ember_loader_options){.globs = s->data.train.item,
+                                  .weights = s->data.weights.n > 0 ? s->data.weights.item : NULL,
+                                  .n_sources = s->data.train.n,
+                                  .sequence_length = s->train.sequence_length,
+                                  .batch_size = s->train.batch_size,
+                                  .seed = s->run.seed,
+                                  .shuffle = s->data.shuffle,
+                                  .mask_documents = s->data.mask_documents,
+                                  .verify = s->data.verify,
+                                  .prefetch = true,
+                                  .synthetic_vocab_size = s->model.vocab_size,
+                                  .zipf_exponent = s->data.zipf_exponent};
+}
+
 static ember_status open_train(ember_trainer *trainer) {
-    const ember_settings *s = trainer->settings;
-    const ember_loader_options options = {.globs = s->data.train.item,
-                                          .weights = s->data.weights.n > 0 ? s->data.weights.item : NULL,
-                                          .n_sources = s->data.train.n,
-                                          .sequence_length = s->train.sequence_length,
-                                          .batch_size = s->train.batch_size,
-                                          .seed = s->run.seed,
-                                          .shuffle = s->data.shuffle,
-                                          .mask_documents = s->data.mask_documents,
-                                          .verify = s->data.verify,
-                                          .prefetch = true,
-                                          .synthetic_vocab_size = s->model.vocab_size,
-                                          .zipf_exponent = s->data.zipf_exponent};
+    const ember_loader_options options = ember_trainer_loader_options(trainer->settings);
     const ember_status status = ember_loader_open(&trainer->train_data, &options);
     return status == EMBER_OK ? status : ember_fail_context(status, "data.train");
 }
