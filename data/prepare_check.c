@@ -86,7 +86,7 @@ static ember_status check_tokens(prepare_run *run) {
         }
     }
     const char *const unknown_names[] = {"<unk>", "[UNK]", "<|unk|>", "<UNK>"};
-    run->unknown = -1;
+    run->unknown = ember_tokenizer_unk(tokenizer); /* what the model names; else by the usual names */
     for (size_t i = 0; i < sizeof unknown_names / sizeof *unknown_names && run->unknown < 0; i++)
         run->unknown = ember_tokenizer_find(tokenizer, unknown_names[i]);
     return EMBER_OK;

@@ -368,6 +368,34 @@ static void broken_corpora(void **state) {
     ember_document_rule_free(&rule);
 }
 
+/* A fifth of the text is unknown; the unknown token has no usual name, and the tokenizer says which it is. */
+static void unknown_tokens(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"(none)\",\"vocab\":{\"(none)\":0,\"a\":1,\"b\":2},\"merges\":[]}}";
+    enum { N = 5000 };
+    static char text[N];
+    for (int i = 0; i < N; i++)
+        text[i] = "abzab"[i % 5];
+    write_text(text_path, text, N);
+    ember_document_rule rule;
+    ember_tokenizer *tokenizer = NULL;
+    check_ok(ember_document_rule_parse(&rule, "file"));
+    check_ok(ember_tokenizer_parse(&tokenizer, json, sizeof json - 1, "some.json"));
+    ember_prepare_options options = options_for(&rule);
+    options.tokenizer = tokenizer;
+    options.add_eos = false;
+    fails(&options, EMBER_E_FORMAT, "20.00 % of 5000 tokens are unknown");
+    options.force = true;
+    ember_prepare_report report;
+    check_ok(ember_prepare(&report, &options));
+    assert_true(report.unknown_share == 0.2);
+    assert_int_equal(unlink(shard_path), 0);
+    assert_int_equal(unlink(text_path), 0);
+    ember_tokenizer_free(tokenizer);
+    ember_document_rule_free(&rule);
+}
+
 typedef struct watch {
     int64_t calls;
     int64_t cancel_after;
@@ -433,7 +461,7 @@ int main(void) {
         cmocka_unit_test(json_lines_refuse), cmocka_unit_test(same_on_any_number_of_threads),
         cmocka_unit_test(held_out_split),    cmocka_unit_test(several_and_empty_files),
         cmocka_unit_test(refuses),           cmocka_unit_test(broken_corpora),
-        cmocka_unit_test(cancels),
+        cmocka_unit_test(unknown_tokens),    cmocka_unit_test(cancels),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
