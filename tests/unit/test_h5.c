@@ -95,6 +95,41 @@ static void test_round_trip(void **state) {
     assert_int_equal(unlink(FILE_NAME), 0);
 }
 
+/* Fixed-length attributes end at 65,500 bytes: a limit of ours below that is said; long texts are datasets. */
+static void test_long_texts(void **state) {
+    (void)state;
+    enum { N = 1000000 };
+    ember_h5_writer *file = NULL;
+    ember_h5_reader *reader = NULL;
+    ember_bytes back = {0};
+    char *text = malloc(N + 1);
+    assert_non_null(text);
+    for (int i = 0; i < N; i++)
+        text[i] = (char)(' ' + i % 90);
+    check_ok(ember_h5_create(&file, FILE_NAME, "ember-test", 3));
+    text[N] = '\0';
+    check_ok(ember_h5_put_text(file, "/long", text, N));
+    check_fails(ember_h5_put_attribute_text(file, "/", "a", text), EMBER_E_ARGUMENT, "attribute a has 1000001 bytes; the limit is 60000");
+    text[60000] = '\0';
+    check_fails(ember_h5_put_attribute_text(file, "/", "a", text), EMBER_E_ARGUMENT, "60001 bytes");
+    text[59999] = '\0';
+    check_ok(ember_h5_put_attribute_text(file, "/", "a", text));
+    check_ok(ember_h5_commit(file));
+    check_ok(ember_h5_open(&reader, FILE_NAME, NULL, 3, true));
+    check_ok(ember_h5_get_attribute_text(reader, "/", "a", &back));
+    assert_int_equal(back.n, 59999);
+    assert_string_equal(back.data, text);
+    ember_bytes_free(&back);
+    check_ok(ember_h5_get_text(reader, "/long", &back));
+    assert_int_equal(back.n, N);
+    assert_memory_equal(back.data, text, 59999);
+    assert_memory_equal(back.data + 60001, text + 60001, N - 60001);
+    ember_bytes_free(&back);
+    ember_h5_close(reader);
+    free(text);
+    assert_int_equal(unlink(FILE_NAME), 0);
+}
+
 static ember_status append_path(void *user, const char *path, bool is_group, const ember_h5_info *info) {
     (void)info;
     return ember_bytes_printf(user, "%s%s ", path, is_group ? "/" : "");
@@ -267,9 +302,10 @@ static void test_identity(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_walk),       cmocka_unit_test(test_pieces_and_alignment),
-        cmocka_unit_test(test_writer_refuses), cmocka_unit_test(test_size_limit), cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_identity),
+        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_long_texts),     cmocka_unit_test(test_pieces_and_alignment),
+        cmocka_unit_test(test_writer_refuses), cmocka_unit_test(test_size_limit),
+        cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_identity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,6 +93,24 @@ static void expressions_mean_what_they_meant(void **state) {
     CHECK_PIECES(BY("^."), "ab\ncd", "a", "b\n", "c", "d"); /* every line has a start */
 }
 
+/* The subject's UTF-8 is checked once and not at each match: with a check a match this text would take an hour. */
+static void three_million_digits(void **state) {
+    (void)state;
+    enum { N = 3000000 };
+    const fixture f = {.pre_tokenizer = SEQUENCE(SPLIT(REGEX(QWEN2_REGEX), "Isolated", "false"), BYTE_LEVEL_ONLY)};
+    ember_tokenizer *tokenizer = fixture_open(&f);
+    char *text = malloc(N);
+    assert_non_null(text);
+    memset(text, '7', N);
+    ember_ids ids = encode_text(tokenizer, text, N, false, true);
+    assert_int_equal(ids.n, N);
+    for (size_t i = 0; i < N; i++)
+        assert_true(ids.data[i] == '7');
+    free(ids.data);
+    free(text);
+    ember_tokenizer_free(tokenizer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2),
@@ -102,6 +120,7 @@ int main(void) {
         cmocka_unit_test(behaviors),
         cmocka_unit_test(other_stages),
         cmocka_unit_test(expressions_mean_what_they_meant),
+        cmocka_unit_test(three_million_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
