@@ -13,6 +13,7 @@
 #include "lib/base/status.h"
 #include "train/cli.h"
 #include "train/cmd.h"
+#include "train/progress.h"
 
 static volatile sig_atomic_t stop_requested;
 
@@ -160,8 +161,7 @@ static ember_status run_prepare(ember_prepare_options *options, const prepare_wo
                    options->files[i]);
         break;
     }
-    const char *term = getenv("TERM");
-    progress = (progress_line){.terminal = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0)};
+    progress = (progress_line){.terminal = ember_progress_can_redraw(STDERR_FILENO, getenv("TERM"))};
     catch_signals();
     status = ember_prepare(&report, options);
     end_progress();
