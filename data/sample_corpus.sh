@@ -47,11 +47,15 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 mkdir "$work/text"
 
+# Sets why when the novels cannot be had.
 take_novels() {
-    command -v python3 >/dev/null || return 1
-    command -v apt-get >/dev/null || return 1
-    command -v dpkg-deb >/dev/null || return 1
+    for tool in python3 apt-get dpkg-deb; do
+        why="there is no $tool"
+        command -v "$tool" >/dev/null || return 1
+    done
+    why="apt-get download $package failed: no network, or no package lists (apt-get update)"
     (cd "$work" && apt-get -qq download "$package" >apt.log 2>&1) || return 1
+    why="the package $package is not as expected"
     dpkg-deb -x "$work/$package"_*.deb "$work/tree" || return 1
     database=$(find "$work/tree" -name '*.rdx' -path '*/data/*' | head -n 1)
     [ -n "$database" ] || return 1
@@ -82,10 +86,10 @@ take_local_text() {
 if take_novels; then
     made="six novels of Jane Austen"
 elif take_local_text; then
-    echo "note: the package $package could not be had (is the package list there? apt-get update)" >&2
+    echo "note: not the novels: $why" >&2
     made="text of this machine instead of the novels"
 else
-    echo "sample_corpus.sh: no English text was found on this machine; any folder of .txt files does as well" >&2
+    echo "sample_corpus.sh: $why; and no English text was found on this machine; any folder of .txt files does as well" >&2
     exit 1
 fi
 

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Usage: sh tests/setup.sh [build]
 # Installs what Ember needs on Debian 12 or later, and builds nothing. With `build` only what the build and a run
-# need, without the packages of the tests. Uses sudo when not root. When everything is there it does nothing, and
+# need (python3 and xz unpack the sample corpus), without the packages of the tests. Uses sudo when not root. When everything is there it does nothing, and
 # needs no network.
 set -eu
 
 build_packages='gcc libc6-dev cmake ninja-build pkg-config libhdf5-dev libyaml-dev libjansson-dev libpcre2-dev
-    libutf8proc-dev libxxhash-dev libblis-serial-dev xz-utils'
+    libutf8proc-dev libxxhash-dev libblis-serial-dev xz-utils python3'
 # h5dump and h5py read what Ember wrote; git lists the tree; locales makes a decimal comma to test under.
-test_packages='libcmocka-dev hdf5-tools python3 python3-h5py git locales procps util-linux'
+test_packages='libcmocka-dev hdf5-tools python3-h5py git locales procps util-linux'
 
 case ${1-} in
     '') packages="$build_packages $test_packages" ;;

@@ -27,9 +27,12 @@ fi
 
 say 'corpus'
 sh data/sample_corpus.sh "$run/text"
-# Documents of about 16 KB, so that the held-out share comes from all over the text.
+# Documents of about 16 KB, so that the held-out share comes from all over the text; smaller ones where the novels
+# could not be had and the text is short.
+block=16384
+if [ "$(cat "$run"/text/* | wc -c)" -lt 1000000 ]; then block=4096; fi
 "$ember" data prepare "$run"/text/* --tokenizer bytes -o "$run/train.h5" --valid "$run/valid.h5" \
-    --document blocks:16384 --valid-fraction 0.03 --force
+    --document "blocks:$block" --valid-fraction 0.03 --force
 "$ember" data info "$run/train.h5"
 
 # train_and_measure FOLDER SETTINGS...: a fresh run; sets model, and bits, percent and seconds of its validation.
