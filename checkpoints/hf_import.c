@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoints/checkpoint.h"
@@ -274,6 +275,22 @@ static ember_status write_param(importer *m, ember_checkpoint_writer *writer, co
     return status;
 }
 
+/* The output is none of the files that are read. */
+static ember_status spare_inputs(const importer *m, const char *path) {
+    static const char *const names[] = {"config.json", "generation_config.json", "tokenizer.json", "model.safetensors"};
+    struct stat to;
+    if (stat(path, &to) != 0) return EMBER_OK;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct stat from;
+        ember_bytes input = {0};
+        EMBER_TRY(join(&input, m->folder, names[i]));
+        const bool same = stat(input.data, &from) == 0 && from.st_ino == to.st_ino && from.st_dev == to.st_dev;
+        ember_bytes_free(&input);
+        if (same) return ember_fail(EMBER_E_ARGUMENT, "%s: is both a file to import and the output", path);
+    }
+    return EMBER_OK;
+}
+
 static ember_status write_checkpoint(importer *m, const char *path) {
     const ember_checkpoint_meta meta = {.config = "", .tokenizer = m->tokenizer.data, .tokenizer_bytes = m->tokenizer.n};
     ember_checkpoint_writer *writer = NULL;
@@ -308,8 +325,9 @@ static ember_status open_weights(importer *m) {
 
 ember_status ember_hf_import(const char *folder, const char *path, const ember_log *log) {
     importer m = {.folder = folder, .log = log};
-    ember_status status = read_config(&m);
+    ember_status status = spare_inputs(&m, path);
     if (status != EMBER_OK) goto done;
+    EMBER_TRY_GOTO(read_config(&m), done);
     EMBER_TRY_GOTO(read_generation_config(&m), done);
     EMBER_TRY_GOTO(read_tokenizer(&m), done);
     EMBER_TRY_GOTO(open_weights(&m), done);

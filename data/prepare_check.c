@@ -34,6 +34,23 @@ static ember_status check_output(const prepare_run *run, const char *path) {
     return EMBER_OK;
 }
 
+/* One file under two spellings, also when it is not there yet: the same name in the same folder. */
+static bool same_place(const char *a, const char *b) {
+    const char *slash_a = strrchr(a, '/');
+    const char *slash_b = strrchr(b, '/');
+    struct stat folder_a;
+    struct stat folder_b;
+    ember_bytes path = {0};
+    if (strcmp(slash_a ? slash_a + 1 : a, slash_b ? slash_b + 1 : b) != 0) return false;
+    bool known = ember_bytes_append(&path, slash_a ? a : ".", slash_a ? (size_t)(slash_a - a) + 1 : 1) == EMBER_OK;
+    known = known && stat(path.data, &folder_a) == 0;
+    path.n = 0;
+    known = known && ember_bytes_append(&path, slash_b ? b : ".", slash_b ? (size_t)(slash_b - b) + 1 : 1) == EMBER_OK;
+    known = known && stat(path.data, &folder_b) == 0;
+    ember_bytes_free(&path);
+    return known && folder_a.st_ino == folder_b.st_ino && folder_a.st_dev == folder_b.st_dev;
+}
+
 static ember_status check_inputs(prepare_run *run) {
     for (int64_t i = 0; i < run->options->n_files; i++) {
         const char *path = run->options->files[i];
@@ -102,7 +119,8 @@ ember_status prepare_check(prepare_run *run) {
     if (options->valid_output && !(options->valid_fraction > 0.0 && options->valid_fraction < 1.0)) {
         return ember_fail(EMBER_E_ARGUMENT, "a held-out fraction of %g; it lies between 0 and 1, both excluded", options->valid_fraction);
     }
-    if (options->valid_output && strcmp(options->valid_output, options->output) == 0) {
+    if (options->valid_output &&
+        (strcmp(options->valid_output, options->output) == 0 || same_place(options->valid_output, options->output))) {
         return ember_fail(EMBER_E_ARGUMENT, "%s: is the output for both training and validation", options->output);
     }
     if (options->vocab_size < 0) return ember_fail(EMBER_E_ARGUMENT, "a model of %lld embedding rows", (long long)options->vocab_size);

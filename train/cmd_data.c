@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <jansson.h>
@@ -145,12 +146,27 @@ typedef struct prepare_words {
     double valid_fraction;
 } prepare_words;
 
+/* --force must not replace the tokenizer by the shard. */
+static ember_status spare_tokenizer(const char *tokenizer, const char *output) {
+    struct stat from;
+    struct stat to;
+    ember_bytes path = {0};
+    if (!output || stat(output, &to) != 0) return EMBER_OK;
+    EMBER_TRY(ember_bytes_printf(&path, "%s/tokenizer.json", tokenizer));
+    const bool same = (stat(tokenizer, &from) == 0 && from.st_ino == to.st_ino && from.st_dev == to.st_dev) ||
+                      (stat(path.data, &from) == 0 && from.st_ino == to.st_ino && from.st_dev == to.st_dev);
+    ember_bytes_free(&path);
+    return same ? ember_fail(EMBER_E_ARGUMENT, "%s: is both the tokenizer and the output", output) : EMBER_OK;
+}
+
 static ember_status run_prepare(ember_prepare_options *options, const prepare_words *words) {
     ember_document_rule rule = {0};
     ember_tokenizer *tokenizer = NULL;
     ember_prepare_report report;
     ember_status status = EMBER_OK;
     EMBER_TRY_GOTO(ember_document_rule_parse(&rule, words->document), done);
+    EMBER_TRY_GOTO(spare_tokenizer(words->tokenizer, options->output), done);
+    EMBER_TRY_GOTO(spare_tokenizer(words->tokenizer, options->valid_output), done);
     EMBER_TRY_GOTO(ember_tokenizer_open(&tokenizer, words->tokenizer), done);
     options->rule = &rule;
     options->tokenizer = tokenizer;

@@ -47,6 +47,12 @@ expect 2 "-o SHARD" "$ember" data prepare odd.txt --tokenizer bytes
 expect 2 "usage" "$ember" data prepare --tokenizer bytes -o x.h5
 expect 2 "paragraph" "$ember" data prepare odd.txt --tokenizer bytes -o x.h5 --document paragraph
 expect 2 "contradict" "$ember" data prepare odd.txt --tokenizer bytes -o x.h5 --no-eos --eos x
+expect 2 "both training and validation" "$ember" data prepare odd.txt --tokenizer bytes -o x.h5 --valid ./x.h5
+expect 2 "both training and validation" "$ember" data prepare odd.txt --tokenizer bytes -o "$work/x.h5" --valid x.h5
+expect 2 "both a text to read and the output" "$ember" data prepare odd.txt --tokenizer bytes -o ./odd.txt --force
+printf '{"format":"ember-tokenizer","type":"bytes"}' >tokenizer.json
+expect 2 "both the tokenizer and the output" "$ember" data prepare odd.txt --tokenizer . -o tokenizer.json --force
+expect 2 "both the tokenizer and the output" "$ember" data prepare odd.txt --tokenizer tokenizer.json -o x.h5 --valid ./tokenizer.json --force
 expect 2 "1.5" "$ember" data prepare odd.txt --tokenizer bytes -o x.h5 --seed 1.5
 expect 2 "frobnicate" "$ember" data frobnicate
 expect 2 "prepare or info" "$ember" data

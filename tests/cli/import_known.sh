@@ -42,6 +42,14 @@ echo '{"model": {"type": "Unigram", "vocab": [["a", 0.0], ["b", 0.0]]}}' > with/
 grep -q "warning: this program cannot turn text into tokens with it: tokenizer.json: .*Unigram" said.txt
 "$ember" inspect z.h5 --tokenizer | cmp - with/tokenizer.json
 
+# The output is none of the inputs, whatever --force says.
+cp with/model.safetensors kept
+ln with/config.json link.json
+for output in with/model.safetensors ./with/tokenizer.json link.json; do
+    fails_with 2 "is both a file to import and the output" "$ember" import with -o $output --force
+done
+cmp kept with/model.safetensors
+
 # The header's length is just above the limit: both are said, and nothing is read.
 printf '\001\341\365\005\000\000\000\000{' > with/model.safetensors
 fails_with 1 "has 100000001 bytes; the limit is 100000000" "$ember" import with -o y.h5
