@@ -1,7 +1,9 @@
 /* main.c - dispatch to a subcommand, and status to exit code. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "lib/base/status.h"
 #include "train/cmd.h"
@@ -75,7 +77,16 @@ static ember_status dispatch(int argc, char **argv) {
     return ember_fail(EMBER_E_ARGUMENT, "unknown command \"%s\"; `ember help` lists the commands", name);
 }
 
+/* A descriptor that the caller closed would go to the next file that is opened, and messages into a checkpoint. In its
+ * place comes one on which every use fails. */
+static void occupy_standard_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+}
+
 int main(int argc, char **argv) {
+    occupy_standard_descriptors();
     /* A closed pipe or a file at its size limit is then an error from write, which is reported, not a death. */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);

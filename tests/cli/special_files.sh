@@ -39,5 +39,15 @@ done
 [ -d folder.h5 ] || { echo "the folder was replaced"; exit 1; }
 [ -h device.h5 ] || { echo "the link to a device was replaced"; exit 1; }
 fails_with 1 "standard output" sh -c "'$ember' import model -o good.h5 > /dev/full"
+# Descriptors that the caller closed: what is printed goes nowhere, least of all into a file that is written.
+code=0
+"$ember" import model -o closed.h5 <&- >&- 2>&- || code=$?
+[ "$code" = 1 ] || { echo "exit code $code with standard output closed"; exit 1; }
+"$ember" inspect closed.h5 | grep -q " 0 damaged"
+cp text.txt lines.jsonl
+"$ember" data prepare lines.jsonl --tokenizer bytes -o noted.h5 <&- 2>&- > /dev/null
+"$ember" data info noted.h5 > /dev/null
+fails_with 1 "standard input" sh -c "'$ember' data prepare - --tokenizer bytes -o none.h5 <&-"
+[ ! -e none.h5 ] || { echo "a shard without text"; exit 1; }
 [ -z "$(find . -name '.*tmp*')" ] || { echo "temporary files are left"; exit 1; }
 [ ! -e x.h5 ] || { echo "a refused import left x.h5"; exit 1; }
