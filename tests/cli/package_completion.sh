@@ -46,6 +46,8 @@ expect '--help info prepare' data ''
 expect 'prepare' data p
 expect 'ffn' bench f
 expect '' nonsense --
+expect '' '[' --
+expect '' ./a/b --
 
 # Options: those of the --help, of every command.
 for command in $(cat "$folder/commands") 'data prepare' 'data info' 'bench ffn' 'bench step' 'bench ops'; do
