@@ -17,6 +17,8 @@ enum { MAX_CONFIG_BYTES = 16 << 20, MAX_TOKENIZER_BYTES = 512 << 20, CHUNK_ELEME
 typedef struct importer {
     const char *folder;
     const ember_log *log;
+    bool (*cancelled)(void *user); /* may be NULL */
+    void *user;
     ember_hparams hparams;
     ember_safetensors *weights;
     ember_bytes weights_path;
@@ -266,6 +268,10 @@ static ember_status write_param(importer *m, ember_checkpoint_writer *writer, co
     EMBER_TRY(ember_allocate(&block, (size_t)(rows * row), sizeof(float), spec->name));
     ember_status status = EMBER_OK;
     for (int64_t done = 0; done < spec->dims[0] && status == EMBER_OK; done += rows) {
+        if (m->cancelled && m->cancelled(m->user)) {
+            status = ember_fail(EMBER_E_INTERRUPTED, "stopped on request; no checkpoint was written");
+            break;
+        }
         const int64_t n = spec->dims[0] - done < rows ? spec->dims[0] - done : rows;
         status = spec->role == EMBER_PARAM_DOWN ? read_transposed(m->weights, entry, block)
                                                 : ember_safetensors_read_f32(m->weights, entry, done, n, block);
@@ -301,6 +307,7 @@ static ember_status write_checkpoint(importer *m, const char *path) {
         const ember_status status = write_param(m, writer, &spec);
         if (status == EMBER_OK) continue;
         ember_checkpoint_abort(writer);
+        if (status == EMBER_E_INTERRUPTED) return status;
         return ember_fail_context(status, "%s", m->weights_path.data);
     }
     return ember_checkpoint_commit(writer);
@@ -324,7 +331,11 @@ static ember_status open_weights(importer *m) {
 }
 
 ember_status ember_hf_import(const char *folder, const char *path, const ember_log *log) {
-    importer m = {.folder = folder, .log = log};
+    return ember_hf_import_until(folder, path, log, NULL, NULL);
+}
+
+ember_status ember_hf_import_until(const char *folder, const char *path, const ember_log *log, bool (*cancelled)(void *user), void *user) {
+    importer m = {.folder = folder, .log = log, .cancelled = cancelled, .user = user};
     ember_status status = spare_inputs(&m, path);
     if (status != EMBER_OK) goto done;
     EMBER_TRY_GOTO(read_config(&m), done);

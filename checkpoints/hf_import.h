@@ -11,6 +11,10 @@
  * tensors used" and the defaults taken through `log`. Nothing is left under `path` on failure. */
 EMBER_CHECKED ember_status ember_hf_import(const char *folder, const char *path, const ember_log *log);
 
+/* The same until `cancelled` (asked every few megabytes; NULL: never) says true: EMBER_E_INTERRUPTED. */
+EMBER_CHECKED ember_status ember_hf_import_until(const char *folder, const char *path, const ember_log *log, bool (*cancelled)(void *user),
+                                                 void *user);
+
 /* One parameter of a safetensors file in Ember's layout (down_proj transposed to neuron-major),
  * float32, `out` of the spec's element count. Errors name the tensor and both shapes. */
 EMBER_CHECKED ember_status ember_hf_read_param(const ember_safetensors *file, const ember_param_spec *spec, float *out);

@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -7,6 +8,26 @@
 #include "lib/base/status.h"
 #include "train/cli.h"
 #include "train/cmd.h"
+
+static volatile sig_atomic_t stop_requested;
+
+static void on_signal(int number) {
+    (void)number;
+    stop_requested = 1;
+}
+
+static bool is_cancelled(void *user) {
+    (void)user;
+    return stop_requested != 0;
+}
+
+/* A second signal ends the program at once. */
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
 
 /* What the library reports while it imports is this command's answer: it goes to stdout. */
 static void print_line(void *user, ember_log_level level, const char *line) {
@@ -59,6 +80,7 @@ ember_status cmd_import(int argc, char **argv) {
     if (!output) return ember_fail(EMBER_E_ARGUMENT, "import: -o FILE is missing; usage: %s", command.usage);
     if (!force && access(output, F_OK) == 0) return ember_fail(EMBER_E_IO, "%s: exists; --force replaces it", output);
     const ember_log log = {.sink = print_line};
-    EMBER_TRY(ember_hf_import(words[0], output, &log));
+    catch_signals();
+    EMBER_TRY(ember_hf_import_until(words[0], output, &log, is_cancelled, NULL));
     return print_result(output);
 }

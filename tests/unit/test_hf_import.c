@@ -1,5 +1,6 @@
 /* rooms: checkpoints h5 base */
 /* Folders made here, imported, and compared value for value; every refusal leaves nothing behind. */
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,12 +163,16 @@ static void imports(const char *said) {
     ember_bytes_free(&lines);
 }
 
+static void assert_nothing_beside(void) {
+    glob_t found = {0};
+    assert_int_equal(glob("." OUTPUT ".*", 0, NULL, &found), GLOB_NOMATCH);
+    globfree(&found);
+}
+
 static void refuses(ember_status wanted, const char *part) {
     check_fails(ember_hf_import(FOLDER, OUTPUT, NULL), wanted, part);
     assert_int_equal(access(OUTPUT, F_OK), -1);
-    char temporary[256];
-    (void)snprintf(temporary, sizeof temporary, ".%s.%ld.tmp", OUTPUT, (long)getpid());
-    assert_int_equal(access(temporary, F_OK), -1);
+    assert_nothing_beside();
 }
 
 /* Every parameter of the checkpoint equals its tensor, down_proj transposed. */
@@ -294,6 +299,26 @@ static void test_tokens(void **state) {
     free_model(m);
 }
 
+static bool third_time(void *user) {
+    int *n = user;
+    return ++*n == 3;
+}
+
+/* Stopped between two pieces: no checkpoint, and nothing beside its name. */
+static void test_cancelled(void **state) {
+    (void)state;
+    model *m = new_model(true);
+    int n = 0;
+    write_config(true);
+    write_weights(m);
+    check_fails(ember_hf_import_until(FOLDER, OUTPUT, NULL, third_time, &n), EMBER_E_INTERRUPTED, "no checkpoint was written");
+    assert_int_equal(n, 3);
+    assert_int_equal(access(OUTPUT, F_OK), -1);
+    assert_nothing_beside();
+    imports("parameters filled");
+    free_model(m);
+}
+
 static void test_folders(void **state) {
     (void)state;
     check_fails(ember_hf_import("no/such/folder", OUTPUT, NULL), EMBER_E_NOT_FOUND, "no/such/folder/config.json");
@@ -347,6 +372,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_head, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_other_tensors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tokens, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cancelled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_folders, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_read_param, set_up, tear_down),
     };
