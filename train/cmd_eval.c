@@ -153,7 +153,5 @@ ember_status cmd_eval(int argc, char **argv) {
     EMBER_TRY(parse(&o, argc, argv, &done));
     if (done) return EMBER_OK;
     EMBER_TRY(ember_interrupt_install());
-    const ember_status status = run(&o);
-    ember_interrupt_remove();
-    return status;
+    return run(&o);
 }

@@ -151,7 +151,6 @@ ember_status cmd_generate(int argc, char **argv) {
     }
     ember_status status = ember_interrupt_install();
     if (status == EMBER_OK) status = run(path, &o, &prompt);
-    ember_interrupt_remove();
     ember_bytes_free(&prompt);
     return status;
 }

@@ -221,7 +221,6 @@ done:
     end_line(&show);
     if (status == EMBER_E_INTERRUPTED) status = say_how_to_resume(path, sets, trainer && ember_trainer_step(trainer) > 0);
     ember_trainer_free(trainer);
-    ember_interrupt_remove();
     ember_bytes_free(&show.line);
     return status;
 }

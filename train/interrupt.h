@@ -7,7 +7,8 @@
 /* From here on SIGINT and SIGTERM set a flag and nothing else, however often they come, so a save in progress is
  * never cut off. Errors: EMBER_E_IO. */
 EMBER_CHECKED ember_status ember_interrupt_install(void);
-/* Puts back what was there before _install, and clears the flag. */
+/* Puts back what was there before _install, and clears the flag. A command does not: a late signal would end the process
+ * before it has said how to go on. */
 void ember_interrupt_remove(void);
 /* True once a signal has come. The signature fits the should_stop callbacks; `user` is unused. */
 bool ember_interrupt_requested(void *user);
