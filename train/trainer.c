@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -210,6 +211,14 @@ static ember_status run_steps(ember_trainer *trainer) {
     return EMBER_OK;
 }
 
+/* An evaluation that fails costs no finished step: it is saved, and a resume evaluates again. */
+static ember_status keep_step(ember_trainer *trainer, ember_status why) {
+    char message[1024];
+    (void)snprintf(message, sizeof message, "%s", ember_last_error());
+    if (trainer_save_step(trainer) != EMBER_OK) return ember_fail(why, "%s", message);
+    return ember_fail(why, "%s; step %lld is saved as %s", message, (long long)trainer->step, trainer->saved_path.data);
+}
+
 ember_status ember_trainer_run(ember_trainer *trainer) {
     if (trainer->step >= trainer->last_step && !trainer->eval_pending) {
         ember_logf(trainer->log, EMBER_LOG_NOTE, "nothing to do: the checkpoint is of step %lld, and the run ends at step %lld",
@@ -217,7 +226,9 @@ ember_status ember_trainer_run(ember_trainer *trainer) {
         return EMBER_OK;
     }
     const ember_status status = run_steps(trainer);
-    return status == EMBER_E_INTERRUPTED ? stop(trainer) : status;
+    if (status == EMBER_E_INTERRUPTED) return stop(trainer);
+    if (status != EMBER_OK && trainer->eval_pending && trainer->saved_step != trainer->step) return keep_step(trainer, status);
+    return status;
 }
 
 /* ---- looking at it */

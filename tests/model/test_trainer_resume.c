@@ -119,6 +119,25 @@ static void pending_evaluation(void **state) {
     ember_history_free(history);
 }
 
+/* An evaluation that cannot be done stops the run; the steps before it are not lost. */
+static void failed_evaluation_keeps_the_step(void **state) {
+    (void)state;
+    enter("failed_eval");
+    fixture_run run = {.sets = {"data.valid=../single.h5", "data.mask_documents=true"}};
+    check_fails(fixture_train(&run), EMBER_E_NUMERIC, "step 5 is saved as run/step_5.h5");
+    fixture_run rest = {.sets = {"data.mask_documents=true"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    assert_int_equal(rest.n_evals, 4);
+    fixture_run straight = {.sets = {"data.mask_documents=true", "run.output=straight"}};
+    check_ok(fixture_train(&straight));
+    ember_history *a = fixture_history("run/step_20.h5");
+    ember_history *b = fixture_history("straight/step_20.h5");
+    assert_true(ember_history_at(a, 4).valid_loss == ember_history_at(b, 4).valid_loss);
+    assert_true(ember_history_at(a, 19).loss == ember_history_at(b, 19).loss);
+    ember_history_free(a);
+    ember_history_free(b);
+}
+
 static void refuse(fixture_run run, const char *part) {
     run.resume = true;
     check_fails(fixture_train(&run), EMBER_E_CONFIG, part);
@@ -339,6 +358,7 @@ int main(void) {
         cmocka_unit_test(stopped_anywhere),
         cmocka_unit_test(stopped_before_anything),
         cmocka_unit_test(pending_evaluation),
+        cmocka_unit_test(failed_evaluation_keeps_the_step),
         cmocka_unit_test(changes_of_the_past_are_refused),
         cmocka_unit_test(raised_limits_are_printed),
         cmocka_unit_test(a_used_folder_is_not_overwritten),
