@@ -111,7 +111,7 @@ typedef struct ember_llm_info {
     int64_t n_parameters;
     const char *ffn_kind;         /* "gated" or "plain"; constant */
     const char *activation;       /* "relu", "relu2" or "silu"; constant */
-    int64_t tokenizer_vocab_size; /* ids that are ever sampled; 0: the checkpoint has no tokenizer */
+    int64_t tokenizer_vocab_size; /* the largest id of a token + 1, and no other is sampled; 0: no tokenizer */
     int64_t bos_id;               /* -1: none */
     int64_t n_eos;
     int64_t eos_ids[EMBER_LLM_MAX_EOS]; /* each ends a generation */

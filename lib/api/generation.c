@@ -13,6 +13,7 @@ struct ember_generation {
     float *logits;  /* [V] */
     void *scratch;  /* of the sampler */
     int64_t n_ids;  /* that may be sampled */
+    int32_t *known; /* [n_ids] these, ascending, when the tokenizer leaves out ids below its largest; else NULL */
     int64_t budget; /* new tokens that are still allowed */
     int64_t room;   /* new tokens that the context still holds */
     bool ignore_eos;
@@ -99,6 +100,39 @@ static ember_status take_prompt(ember_generation *generation, const ember_genera
     return EMBER_OK;
 }
 
+static bool is_known(const ember_llm *llm, int64_t id) {
+    return llm->tokenizer ? ember_tokenizer_token(llm->tokenizer, id) != NULL : id < llm->info.vocab_size;
+}
+
+/* Rows of the embedding that have no token, behind the tokenizer's ids or among them, are never sampled: there is no
+ * text for them. */
+static ember_status list_ids(ember_generation *generation) {
+    const ember_llm *llm = generation->llm;
+    const int64_t n = llm->tokenizer ? llm->info.tokenizer_vocab_size : llm->info.vocab_size;
+    generation->n_ids = 0;
+    for (int64_t id = 0; id < n; id++)
+        generation->n_ids += is_known(llm, id);
+    if (generation->n_ids == n) return EMBER_OK;
+    EMBER_TRY(ember_allocate((void **)&generation->known, (size_t)generation->n_ids, sizeof(int32_t), "ids of tokens"));
+    int64_t at = 0;
+    for (int64_t id = 0; id < n; id++) {
+        if (is_known(llm, id)) generation->known[at++] = (int32_t)id;
+    }
+    return EMBER_OK;
+}
+
+static ember_status sample(ember_generation *generation, int32_t *id) {
+    float *logits = generation->logits;
+    if (!generation->known) return ember_sample(&generation->sampler, logits, generation->n_ids, generation->scratch, id);
+    /* Each moves down or stays, so none is overwritten before it is read. */
+    for (int64_t i = 0; i < generation->n_ids; i++)
+        logits[i] = logits[generation->known[i]];
+    int32_t at = 0;
+    EMBER_TRY(ember_sample(&generation->sampler, logits, generation->n_ids, generation->scratch, &at));
+    *id = generation->known[at];
+    return EMBER_OK;
+}
+
 static ember_status build(ember_generation *generation, const ember_generation_options *options) {
     ember_llm *llm = generation->llm;
     if (options->n_tokens < -1) {
@@ -111,7 +145,7 @@ static ember_status build(ember_generation *generation, const ember_generation_o
     generation->ignore_eos = options->ignore_eos;
     EMBER_TRY(take_prompt(generation, options));
     generation->budget = options->n_tokens < 0 || options->n_tokens > generation->room ? generation->room : options->n_tokens;
-    generation->n_ids = llm->tokenizer ? llm->info.tokenizer_vocab_size : llm->info.vocab_size;
+    EMBER_TRY(list_ids(generation));
     EMBER_TRY(ember_allocate((void **)&generation->logits, (size_t)llm->info.vocab_size, sizeof(float), "logits"));
     EMBER_TRY(ember_allocate(&generation->scratch, (size_t)llm->info.vocab_size, 8, "sampler scratch"));
     EMBER_TRY(ember_kv_cache_create(&generation->cache, llm->model, (int64_t)generation->prompt.n + generation->budget));
@@ -119,7 +153,7 @@ static ember_status build(ember_generation *generation, const ember_generation_o
     EMBER_TRY(ember_decoder_create(&generation->decoder, llm->tokenizer, true));
     /* The decoder reads the prompt too: whether the first new token keeps its leading blank depends on it. */
     for (size_t i = 0; i < generation->prompt.n; i++) {
-        if ((int64_t)generation->prompt.data[i] < generation->n_ids) {
+        if (is_known(llm, generation->prompt.data[i])) {
             EMBER_TRY(ember_decoder_push(generation->decoder, generation->prompt.data[i], &generation->text));
         }
     }
@@ -146,6 +180,7 @@ void ember_generation_free(ember_generation *generation) {
     if (generation->decoder) ember_decoder_free(generation->decoder);
     ember_kv_cache_free(generation->cache);
     ember_release(generation->scratch);
+    ember_release(generation->known);
     ember_release(generation->logits);
     ember_ids_free(&generation->prompt);
     ember_bytes_free(&generation->text);
@@ -189,7 +224,7 @@ static ember_status step(ember_generation *generation, ember_generated *out) {
     if (generation->budget == 0) return finish(generation, generation->room == 0 ? EMBER_STOP_CONTEXT : EMBER_STOP_N_TOKENS, out);
     EMBER_TRY(advance(generation));
     int32_t id = 0;
-    EMBER_TRY(ember_sample(&generation->sampler, generation->logits, generation->n_ids, generation->scratch, &id));
+    EMBER_TRY(sample(generation, &id));
     generation->started = true;
     generation->last_id = (uint32_t)id;
     generation->budget--;
