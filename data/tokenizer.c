@@ -138,6 +138,14 @@ ember_status ember_tokenizer_parse(ember_tokenizer **out, const char *json, size
     return EMBER_OK;
 }
 
+/* A merges.txt, by its first line or its name. */
+static bool is_list_of_merges(const char *path, const ember_bytes *text) {
+    static const char head[] = "#version";
+    const char *slash = strrchr(path, '/');
+    return (text->n >= sizeof head - 1 && memcmp(text->data, head, sizeof head - 1) == 0) ||
+           strcmp(slash ? slash + 1 : path, "merges.txt") == 0;
+}
+
 ember_status ember_tokenizer_open(ember_tokenizer **out, const char *spec) {
     *out = NULL;
     if (strcmp(spec, "bytes") == 0) return ember_tokenizer_parse(out, bytes_text, sizeof bytes_text - 1, spec);
@@ -150,6 +158,12 @@ ember_status ember_tokenizer_open(ember_tokenizer **out, const char *spec) {
     status = ember_read_file(&text, path.data, MAX_FILE_BYTES);
     if (status == EMBER_E_NOT_FOUND) {
         status = ember_fail_context(status, "tokenizer \"%s\" is neither \"bytes\" nor a tokenizer.json", spec);
+    }
+    if (status == EMBER_OK && is_list_of_merges(path.data, &text)) {
+        status = ember_fail(EMBER_E_UNSUPPORTED,
+                            "%s: a list of merges, one a line, cannot hold a token with a line end in it, so it is not read; give the "
+                            "tokenizer.json of the model, which holds the merges too",
+                            path.data);
     }
     if (status == EMBER_OK) status = ember_tokenizer_parse(out, text.data, text.n, path.data);
 done:

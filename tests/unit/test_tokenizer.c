@@ -111,6 +111,49 @@ static void merges_with_blanks(void **state) {
     ember_tokenizer_free(tokenizer);
 }
 
+/* A token that one merge alone explains, though no shorter path makes its parts (Llama 3 has such runs of blanks): it
+ * loads, applies where the parts come about, and is reached as a whole piece where merges are ignored. */
+static void merges_without_a_path(void **state) {
+    (void)state;
+    const char *const tokens[] = {"   ", "    ", "bb", "bbb", "abbb", NULL};
+    const char *const merges[] = {" ", "   ", "b", "b", "bb", "b", "a", "bbb", NULL};
+    for (int pairs = 0; pairs < 2; pairs++) {
+        fixture f = {.pre_tokenizer = BYTE_LEVEL_ONLY, .tokens = tokens, .merges = merges, .merges_as_pairs = pairs == 1};
+        ember_tokenizer *tokenizer = fixture_open(&f);
+        check_encodes(tokenizer, "    ", ' ', ' ', ' ', ' ');
+        check_encodes(tokenizer, "abbb", 260);
+        check_encodes(tokenizer, "abb", 'a', 258);
+        ember_tokenizer_free(tokenizer);
+        f.ignore_merges = true;
+        tokenizer = fixture_open(&f);
+        check_encodes(tokenizer, "    ", 257);
+        check_decodes(tokenizer, (const uint32_t[]){257}, 1, false, "\xC4\xA0\xC4\xA0\xC4\xA0\xC4\xA0"); /* no decoder */
+        ember_tokenizer_free(tokenizer);
+    }
+}
+
+/* Line ends inside the parts of a merge, which is JSON's to hold and no list of lines could. */
+static void merges_with_line_ends(void **state) {
+    (void)state;
+    const char *const tokens[] = {"\r", "\n", "a", "\r\n", "\n\n", "a\n", NULL};
+    const char *const merges[] = {"\r", "\n", "\n", "\n", "a", "\n", NULL};
+    for (int pairs = 0; pairs < 2; pairs++) {
+        fixture f = {
+            .decoder = "{\"type\":\"Fuse\"}", .tokens = tokens, .merges = merges, .merges_as_pairs = pairs == 1, .characters = true};
+        ember_tokenizer *tokenizer = fixture_open(&f);
+        check_encodes(tokenizer, "\r\n", 3);
+        check_encodes(tokenizer, "a\n\n", 2, 4);
+        check_encodes(tokenizer, "a\n\r\n\r", 5, 3, 0);
+        check_decodes(tokenizer, (const uint32_t[]){5, 3, 4, 0}, 4, false, "a\n\r\n\n\n\r");
+        ember_tokenizer_free(tokenizer);
+        f.characters = false; /* and as bytes, where they have other names */
+        f.pre_tokenizer = BYTE_LEVEL_ONLY;
+        tokenizer = fixture_open(&f);
+        check_encodes(tokenizer, "a\n\r\n", 258, 256);
+        ember_tokenizer_free(tokenizer);
+    }
+}
+
 static void added_tokens(void **state) {
     (void)state;
     const fixture f = {
@@ -379,6 +422,8 @@ int main(void) {
         cmocka_unit_test(long_pieces),
         cmocka_unit_test(ignore_merges),
         cmocka_unit_test(merges_with_blanks),
+        cmocka_unit_test(merges_without_a_path),
+        cmocka_unit_test(merges_with_line_ends),
         cmocka_unit_test(added_tokens),
         cmocka_unit_test(normalized_added_tokens),
         cmocka_unit_test(normalizers),

@@ -1,5 +1,9 @@
 /* rooms: data */
 /* What is not supported or not well-formed is refused by name; nothing crashes. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/atomic_file.h"
 #include "tests/unit/tokenizer_fixture.h"
 
 static void check_text(const char *json, ember_status status, const char *part) {
@@ -66,6 +70,27 @@ static void merges(void **state) {
     check_text(MODEL(AB "[[\"a\",1]]"), EMBER_E_FORMAT, "merges[0]");
     check_text(MODEL(AB "[7]"), EMBER_E_FORMAT, "merges[0]");
     check_text(MODEL(AB "{}"), EMBER_E_FORMAT, "model.merges");
+}
+
+/* One merge a line cannot say where a part with a line end in it ends. */
+static void list_of_merges(void **state) {
+    (void)state;
+    const char *const texts[] = {"#version: 0.2\nl l\nh e\n", "l l\nh e\n"};
+    const char *const names[] = {"test_tokenizer_errors.txt", "merges.txt"};
+    for (int i = 0; i < 2; i++) {
+        char folder[64], path[128];
+        (void)snprintf(folder, sizeof folder, "test_tokenizer_errors_%d", (int)getpid());
+        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(mkdir(folder, 0700), 0);
+        check_ok(ember_write_file(path, texts[i], strlen(texts[i])));
+        ember_tokenizer *tokenizer = NULL;
+        check_fails(ember_tokenizer_open(&tokenizer, path), EMBER_E_UNSUPPORTED, "line end");
+        assert_non_null(strstr(ember_last_error(), path));
+        assert_non_null(strstr(ember_last_error(), "tokenizer.json"));
+        assert_null(tokenizer);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rmdir(folder), 0);
+    }
 }
 
 static void added(void **state) {
@@ -208,9 +233,10 @@ static void hostile_pattern(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(not_a_tokenizer), cmocka_unit_test(models),      cmocka_unit_test(vocabularies),
-        cmocka_unit_test(merges),          cmocka_unit_test(added),       cmocka_unit_test(parts),
-        cmocka_unit_test(damaged_texts),   cmocka_unit_test(ids_outside), cmocka_unit_test(hostile_pattern),
+        cmocka_unit_test(not_a_tokenizer), cmocka_unit_test(models),         cmocka_unit_test(vocabularies),
+        cmocka_unit_test(merges),          cmocka_unit_test(list_of_merges), cmocka_unit_test(added),
+        cmocka_unit_test(parts),           cmocka_unit_test(damaged_texts),  cmocka_unit_test(ids_outside),
+        cmocka_unit_test(hostile_pattern),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
