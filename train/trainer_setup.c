@@ -261,6 +261,11 @@ static ember_status keep_costs(ember_trainer *trainer) {
 static ember_status load_costs(ember_trainer *trainer, const char *path, bool named) {
     ember_bytes text = {0};
     ember_status status;
+    int fd = -1;
+    uint64_t n = 0;
+    /* Signals only set a flag by now: reading a pipe that never ends could not be stopped. */
+    EMBER_TRY_GOTO(ember_open_regular(&fd, &n, path), done);
+    (void)close(fd);
     EMBER_TRY_GOTO(ember_read_file(&text, path, (size_t)1 << 24), done);
     status = ember_ffn_auto_load(trainer->chooser, text.data ? text.data : "", text.n, path);
     if (status != EMBER_OK && !named) {
