@@ -76,6 +76,12 @@ check_includes() {
         }'
 }
 
+# Nothing of HDF5 or of OpenMP survives a fork, so the product starts no process, by no name.
+check_processes() {
+    { grep -E '^(lib|kernels|data|checkpoints|train)/.*\.(c|h|cu|cuh)$' || true; } | tr '\n' '\0' |
+        xargs -0 -r grep -nHE '(^|[^A-Za-z0-9_])(v?fork|popen|system|posix_spawnp?)[[:space:]]*\(' | sed 's/$/   <- a process is started/'
+}
+
 # The patterns are written in pieces so that this file does not hold what it looks for.
 check_words() {
     marks='(^|[^A-Za-z_])(TO''DO|FIX''ME|XX''X)([^A-Za-z_]|$)|(^|[^A-Za-z_])st''ub(s|bed)?([^A-Za-z_]|$)|not (yet )?imple''mented'
@@ -98,7 +104,7 @@ check_tree() {
         echo "no files under $1"
         return 1
     fi
-    { check_top_level < "$list"; check_unique_names < "$list"; check_includes < "$list"; check_words < "$list"; } > "$found"
+    { check_top_level < "$list"; check_unique_names < "$list"; check_includes < "$list"; check_processes < "$list"; check_words < "$list"; } > "$found"
     cat "$found"
     if [ -s "$found" ]; then
         echo "$(wc -l < "$found") violations in $(wc -l < "$list") files"
@@ -140,6 +146,9 @@ selftest() {
     echo '#include "good.h"' > "$tree/lib/base/a.c"; expect "a bare name" 'path from the root'
     echo '#include <hdf5.h>' > "$tree/data/a.c"; expect "hdf5.h in data" 'lib/h5 alone'
     echo '#include <nccl.h>' > "$tree/train/a.c"; cp "$tree/train/a.c" "$tree/train/b.c"; expect "nccl.h twice" 'in one file'
+    for call in 'fork()' 'vfork ()' 'popen(command, "r")' 'system(command)' 'posix_spawn(&pid, path, 0, 0, argv, 0)' 'posix_spawnp(&pid, name, 0, 0, argv, 0)'; do
+        echo "x = $call;" > "$tree/train/a.c"; expect "a call of ${call%%[ (]*}" 'a process is started'
+    done
     echo > "$tree/data/good.h"; expect "a name used twice" 'unique'
     mkdir "$tree/extra"; echo > "$tree/extra/a"; expect "a new folder" 'top level'
     echo > "$tree/notes.txt"; expect "a new file" 'top level'
