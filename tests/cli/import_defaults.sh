@@ -32,8 +32,8 @@ loss_of() {
 apart() { awk -v a="$1" -v b="$2" -v limit="$3" 'BEGIN { exit !(a - b > limit || b - a > limit) }'; }
 
 "$ember" import "$model" -o good.h5 > out 2> err || fail "import"
-"$ember" generate good.h5 --prompt '' --temperature 0 -n 199 --threads 1 > story.txt 2> err || fail "generate"
-"$ember" data prepare story.txt --tokenizer "$model/tokenizer.json" -o story.h5 > out 2> err || fail "data prepare"
+"$ember" generate good.h5 --prompt '' --temperature 0 -n 200 --threads 1 > story.txt 2> err || fail "generate"
+"$ember" data prepare story.txt --tokenizer "$model/tokenizer.json" --add-bos --no-eos -o story.h5 > out 2> err || fail "data prepare"
 good=$(loss_of good.h5)
 awk -v loss="$good" 'BEGIN { exit !(loss > 0.3 && loss < 0.7) }' || fail "the greedy text has the loss $good"
 
