@@ -32,15 +32,16 @@ done
 if [ -z "$missing" ]; then
     echo "setup: every package is installed"
 else
-    echo "setup: installing$missing"
     if [ "$(id -u)" = 0 ]; then
         as_root=
     elif command -v sudo > /dev/null; then
         as_root=sudo
     else
-        echo "setup: not root, and there is no sudo; as root run: apt-get install$missing" >&2
+        echo "setup: packages are missing, and this user is not root and has no sudo; as root run:" >&2
+        echo "    apt-get update && apt-get install$missing" >&2
         exit 1
     fi
+    echo "setup: installing$missing"
     options='-q -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Dpkg::Use-Pty=0'
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
