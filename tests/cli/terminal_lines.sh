@@ -6,7 +6,7 @@ ember=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
-python3 -c 'import pty' 2> /dev/null || { echo "skipped: python3 has no pty" && exit 77; }
+python3 -c 'import pty; pty.openpty()' 2> /dev/null || { echo "skipped: no python3 or no pseudo-terminals" && exit 77; }
 
 i=0
 while [ $i -lt 3000 ]; do

@@ -1,6 +1,7 @@
 /* rooms: config base */
 /* Numbers mean the same under a locale with a decimal comma. Skipped where no such locale is installed. */
 #include <locale.h>
+#include <unistd.h>
 
 #include "lib/base/parse.h"
 #include "lib/config/config.h"
@@ -35,7 +36,9 @@ static bool enter_comma_locale(void) {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "es_ES.UTF-8"};
     for (int attempt = 0; attempt < 3; attempt++) {
         /* First what the system has, then what an earlier run made, then a new one. */
-        if (attempt == 1 && setenv("LOCPATH", "locale", 1) != 0) return false;
+        /* Where nothing was made yet the C library must not look: it would remember for ever that nothing is there. */
+        if (attempt == 1 && access("locale/de_DE.UTF-8", F_OK) != 0) continue;
+        if (attempt >= 1 && setenv("LOCPATH", "locale", 1) != 0) return false;
         if (attempt == 2 && system("mkdir -p locale && localedef -i de_DE -f UTF-8 locale/de_DE.UTF-8 >/dev/null 2>&1") != 0) return false;
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
             if (setlocale(LC_ALL, names[i]) && strcmp(localeconv()->decimal_point, ",") == 0) return true;
