@@ -88,11 +88,15 @@ static ember_status check_parts(const prepare_run *run) {
         return ember_fail(EMBER_E_FORMAT, "the %lld files hold no text, so there is nothing to write", (long long)run->options->n_files);
     if (!run->options->valid_output) return EMBER_OK;
     if (report->train.n_documents > 0 && report->valid.n_documents > 0) return EMBER_OK;
+    /* Some hundred documents, so that a few percent of them are several. */
+    int64_t block = 65536;
+    while (block > 256 && block > (report->train.source_bytes + report->valid.source_bytes) / 128)
+        block /= 2;
     return ember_fail(
         EMBER_E_FORMAT,
         "a held-out fraction of %g of %lld documents leaves one side empty; use another --valid-fraction, or more and smaller "
-        "documents, such as --document blocks:65536",
-        run->options->valid_fraction, (long long)n);
+        "documents, such as --document blocks:%lld",
+        run->options->valid_fraction, (long long)n, (long long)block);
 }
 
 /* Both or neither: a validation shard without its training shard is taken back, unless it replaced one. */

@@ -28,8 +28,10 @@ static ember_status add_glob(ember_source *source, const char *pattern, bool ver
     /* Unsorted: glob sorts by locale, and the order of the data must not depend on one. */
     const int failed = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
     ember_status status = EMBER_OK;
-    if (failed == GLOB_NOMATCH) {
-        status = ember_fail(EMBER_E_NOT_FOUND, "%s: no such file, and no file matches it as a pattern; `ember data prepare` makes shards",
+    if (failed == GLOB_NOMATCH || (failed == GLOB_ABORTED && errno == ENOENT)) {
+        status = ember_fail(EMBER_E_NOT_FOUND,
+                            "%s: no such file, and no file matches it as a pattern (paths are relative to the working directory); "
+                            "`ember data prepare` makes shards",
                             pattern);
     } else if (failed) {
         status =

@@ -27,6 +27,18 @@ static ember_status usage_error(const cli_command *command, const char *problem,
                       command->usage);
 }
 
+/* The words that must be given stand in the usage in capitals. */
+static ember_status missing_word(const cli_command *command, int index) {
+    const char *at = command->usage;
+    for (int seen = 0; *at != '\0'; at += strcspn(at, " "), at += strspn(at, " ")) {
+        if (*at < 'A' || *at > 'Z') continue;
+        if (seen++ < index) continue;
+        return ember_fail(EMBER_E_ARGUMENT, "%.*s is missing\nusage: %s\n(--help lists the options)", (int)strcspn(at, " "), at,
+                          command->usage);
+    }
+    return usage_error(command, "something is missing", NULL);
+}
+
 static ember_status bad_value(const cli_option *option, const char *value, const char *wanted) {
     return ember_fail(EMBER_E_ARGUMENT, "%s: \"%s\" is not %s", option->name, value, wanted);
 }
@@ -102,7 +114,6 @@ ember_status cli_parse(const cli_command *command, int argc, char **argv, const 
             words[(*n_words)++] = word;
         }
     }
-    if (*n_words < command->min_words)
-        return usage_error(command, "something is missing:", *n_words == 0 ? "nothing was named" : "see the usage");
+    if (*n_words < command->min_words) return missing_word(command, *n_words);
     return EMBER_OK;
 }

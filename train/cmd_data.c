@@ -229,7 +229,7 @@ static ember_status cmd_prepare(int argc, char **argv) {
     options.valid_fraction = words.valid_fraction;
     if (!words.tokenizer || !options.output) {
         status = ember_fail(EMBER_E_ARGUMENT, "%s is missing\nusage: %s\n(--help lists the options)",
-                            words.tokenizer ? "-o SHARD" : "--tokenizer NAME", command.usage);
+                            words.tokenizer ? "-o SHARD" : "--tokenizer NAME (bytes, or a tokenizer.json)", command.usage);
     } else if (words.no_eos && options.eos) {
         status = ember_fail(EMBER_E_ARGUMENT, "--no-eos and --eos \"%s\" contradict each other; leave one out", options.eos);
     } else {

@@ -116,6 +116,11 @@ static void print_header(ember_trainer *trainer, const ember_settings *settings)
            "%.0f\n",
            mib(plan->total_bytes), mib(plan->weight_bytes), mib(plan->gradient_bytes), mib(plan->optimizer_bytes),
            mib(plan->activation_bytes), mib(plan->ffn_bytes), mib(plan->workspace_bytes), mib(plan->tracker_bytes));
+    const double machine_bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if ((double)plan->total_bytes > machine_bytes)
+        fprintf(stderr,
+                "note: the plan is larger than this machine's %.0f MiB of memory; lower train.micro_batch_size or train.sequence_length\n",
+                machine_bytes / 1048576.0);
     if (ember_trainer_n_train_tokens(trainer) > 0) {
         printf("data     %lld tokens a pass", (long long)ember_trainer_n_train_tokens(trainer));
     } else {
@@ -127,6 +132,11 @@ static void print_header(ember_trainer *trainer, const ember_settings *settings)
            (long long)settings->train.batch_size, (long long)settings->train.sequence_length,
            ember_model_backend(ember_trainer_model(trainer))->n_threads, (unsigned long long)settings->run.seed, settings->run.output);
     (void)fflush(stdout);
+    const int64_t n_tokens = ember_trainer_n_train_tokens(trainer);
+    if (n_tokens > 0 && n_tokens <= settings->train.sequence_length)
+        fprintf(stderr,
+                "note: the training data is shorter than one sequence of %lld tokens: every sequence is the same text and padding\n",
+                (long long)settings->train.sequence_length);
 }
 
 static void print_summary(ember_trainer *trainer, const ember_settings *settings, double elapsed_s) {
@@ -246,7 +256,7 @@ ember_status cmd_train(int argc, char **argv) {
         {"--dry-run", CLI_FLAG, &dry_run, NULL, "print every key with its value and where it came from; train nothing"},
     };
     const cli_command command = {
-        .usage = "ember train CONFIG [options]",
+        .usage = "ember train CONFIG [--set section.key=value]... [options]",
         .about = "Trains a model as a config file says, from fresh weights or from those of init.from, or resumes a run.\n"
                  "SIGINT and SIGTERM finish the step, save, say how to resume and end with exit code 1.",
         .options = options,

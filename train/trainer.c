@@ -29,7 +29,7 @@ static ember_status check_unused(const ember_trainer *trainer) {
     EMBER_TRY(ember_run_folder_count(output, &n));
     if (n == 0) return EMBER_OK;
     return ember_fail(EMBER_E_CONFIG,
-                      "%s holds %lld checkpoints of an earlier run; go on with it through --resume, or set run.output to another folder",
+                      "%s holds checkpoints of an earlier run (%lld); go on with it through --resume, or set run.output to another folder",
                       output, (long long)n);
 }
 
@@ -221,7 +221,8 @@ static ember_status keep_step(ember_trainer *trainer, ember_status why) {
 
 ember_status ember_trainer_run(ember_trainer *trainer) {
     if (trainer->step >= trainer->last_step && !trainer->eval_pending) {
-        ember_logf(trainer->log, EMBER_LOG_NOTE, "nothing to do: the checkpoint is of step %lld, and the run ends at step %lld",
+        ember_logf(trainer->log, EMBER_LOG_NOTE,
+                   "nothing to do: the checkpoint is of step %lld, and the run ends at step %lld; a larger train.steps goes on",
                    (long long)trainer->step, (long long)trainer->last_step);
         return EMBER_OK;
     }

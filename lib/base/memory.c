@@ -92,7 +92,9 @@ ember_status ember_open_regular(int *fd, uint64_t *bytes, const char *path) {
     if (fstat(*fd, &info) != 0) {
         status = ember_fail(EMBER_E_IO, "%s: cannot stat: %s", path, strerror(errno));
     } else if (!S_ISREG(info.st_mode)) {
-        status = ember_fail(EMBER_E_IO, "%s: is not a regular file", path);
+        status = ember_fail(
+            EMBER_E_IO, S_ISDIR(info.st_mode) ? "%s: is not a regular file but a folder; name a file in it" : "%s: is not a regular file",
+            path);
     }
     if (status == EMBER_OK) {
         *bytes = (uint64_t)info.st_size;

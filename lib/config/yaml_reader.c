@@ -45,6 +45,10 @@ static ember_status parser_error(const yaml_reader *reader) {
                        parser->problem_offset, (unsigned)parser->problem_value);
         return at_line(reader, status, line_of_offset(reader, parser->problem_offset));
     }
+    /* What libyaml says of a tab in the indentation names no tab. */
+    const bool unstartable = strcmp(problem, "found character that cannot start any token") == 0;
+    if (unstartable)
+        problem = "found character that cannot start any token; indent with spaces, not tabs, and quote text that begins with % @ or `";
     const ember_status status = parser->context ? ember_fail(EMBER_E_CONFIG, "not valid YAML: %s, %s", parser->context, problem)
                                                 : ember_fail(EMBER_E_CONFIG, "not valid YAML: %s", problem);
     return at_line(reader, status, (int)parser->problem_mark.line + 1);

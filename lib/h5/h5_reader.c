@@ -21,7 +21,8 @@ static ember_status check_superblock(const ember_h5_reader *file) {
     if (file->file_bytes == 0) return ember_fail(EMBER_E_CORRUPT, "%s: is empty", file->path);
     const size_t n = file->file_bytes < sizeof signature ? (size_t)file->file_bytes : sizeof signature;
     EMBER_TRY(h5_pread(file, head, n, 0, "the file header"));
-    if (memcmp(head, signature, n) != 0) return ember_fail(EMBER_E_FORMAT, "%s: is not an HDF5 file", file->path);
+    if (memcmp(head, signature, n) != 0)
+        return ember_fail(EMBER_E_FORMAT, "%s: is not an HDF5 file, as shards and checkpoints are", file->path);
     if (file->file_bytes < sizeof head)
         return ember_fail(EMBER_E_CORRUPT, "%s: has %llu bytes: truncated", file->path, (unsigned long long)file->file_bytes);
     if (file->foreign) return EMBER_OK;

@@ -36,7 +36,7 @@ grep -q '^L0 per layer: ' out || fail "the summary has no L0 per layer"
 grep '^step .*tokens/s' out | cut -d ' ' -f 2 | tr '\n' ' ' > steps
 [ "$(cat steps)" = '1/12 3/12 6/12 9/12 12/12 ' ] || fail "log.every=3 printed: $(cat steps)"
 
-if python3 -c 'import pty' 2> /dev/null; then
+if python3 -c 'import pty; pty.openpty()' 2> /dev/null; then
     python3 - "$ember" <<'END' || fail "on a terminal"
 import json, os, pty, re, sys
 ember = sys.argv[1]
@@ -78,7 +78,7 @@ code() {
     [ "$got" = "$wanted" ] || fail "$*: exit code $got, not $wanted: $(cat err)"
     grep -qF -- "$part" err || fail "$*: \"$(cat err)\" does not say \"$part\""
 }
-code 2 'something is missing'
+code 2 'CONFIG is missing'
 code 2 'unknown option' tiny.yaml --bogus
 code 2 '--resume' tiny.yaml --allow-change train.lr
 code 2 'checkpoints of an earlier run' tiny.yaml
