@@ -122,7 +122,7 @@ target_link_libraries(cmake_shared PRIVATE ember::ember)
 add_executable(cmake_archive outside_program.c)
 target_link_libraries(cmake_archive PRIVATE ember::ember_static)
 END
-{ cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_C_FLAGS="$sanitize" &&
+{ cmake -G Ninja -S project -B project/build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$compiler" -DCMAKE_C_FLAGS="$sanitize" &&
     cmake --build project/build; } > out 2>&1 || fail "the CMake package: $(cat out)"
 for name in cmake_shared cmake_archive; do
     try "$name" cp "project/build/$name" "$name"
@@ -132,7 +132,7 @@ readelf -d cmake_shared | grep -q 'NEEDED.*libember\.so\.0' || fail "ember::embe
 if readelf -d cmake_archive | grep -q 'NEEDED.*libember'; then fail "ember::ember_static is the shared library"; fi
 sed 's/find_package(ember 0.1/find_package(ember 0.2/' project/CMakeLists.txt > project/other
 mv project/other project/CMakeLists.txt
-if cmake -S project -B project/other -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$compiler" > out 2>&1; then
+if cmake -G Ninja -S project -B project/other -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$compiler" > out 2>&1; then
     fail "find_package(ember 0.2) is satisfied with $version"
 fi
 
