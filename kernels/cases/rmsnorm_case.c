@@ -115,9 +115,11 @@ CREATE_ALL(1)
 CREATE_ALL(2)
 CREATE_ALL(3)
 CREATE_ALL(4)
+/* Backward is a difference of two terms of magnitude |dy w r|, up to 3 here, which cancel wholly in one column: four
+ * roundings in each (r, its cube, two products), so 12 ulp of 1, and the sum onto dx. */
 #define ENTRIES(i, text, m, n)                                                                                       \
     EMBER_OP_CASE("rmsnorm_forward", text, forward_##i, EMBER_OP_TOLERANCE(4, 1), 8.0 * (m) * (n), 5.0 * (m) * (n)), \
-        EMBER_OP_CASE("rmsnorm_backward", text, backward_##i, EMBER_OP_TOLERANCE(8, 1), 20.0 * (m) * (n), 12.0 * (m) * (n))
+        EMBER_OP_CASE("rmsnorm_backward", text, backward_##i, EMBER_OP_TOLERANCE(13, 1), 20.0 * (m) * (n), 12.0 * (m) * (n))
 
 static const ember_op_case items[] = {
     ENTRIES(0, "rows 1 columns 1", 1.0, 1.0),           ENTRIES(1, "rows 3 columns 7", 3.0, 7.0),
