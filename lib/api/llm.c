@@ -5,7 +5,7 @@
 #include "lib/base/status.h"
 #include "lib/config/config.h"
 
-enum { DEFAULT_LENGTH = 256, COMPRESSION = 8 };
+enum { DEFAULT_LENGTH = 256, DEFAULT_COMPRESSION = 8 };
 
 _Static_assert((int)EMBER_LLM_MAX_EOS == (int)EMBER_MAX_EOS, "the public limit is the internal one");
 
@@ -31,14 +31,16 @@ static void fill_info(ember_llm *llm, const ember_checkpoint *checkpoint) {
     if (llm->info.bos_id < 0 && llm->tokenizer) llm->info.bos_id = ember_tokenizer_bos(llm->tokenizer);
 }
 
-/* How the run that made the checkpoint cut its data; imported models have no config. */
+/* How the run that made the checkpoint cut its data and packed its FFN; imported models have no config. */
 static ember_status read_run(ember_llm *llm, const ember_checkpoint *checkpoint) {
+    llm->compression = DEFAULT_COMPRESSION;
     const char *yaml = ember_checkpoint_get_meta(checkpoint)->config;
     if (!yaml || yaml[0] == '\0') return EMBER_OK;
     ember_config *config = NULL;
     EMBER_TRY(ember_config_parse(&config, yaml, strlen(yaml), llm->path.data, NULL, 0));
     llm->info.train_sequence_length = ember_config_settings(config)->train.sequence_length;
     llm->info.train_mask_documents = ember_config_settings(config)->data.mask_documents;
+    llm->compression = ember_config_settings(config)->ffn.compression;
     ember_config_free(config);
     return EMBER_OK;
 }
@@ -74,16 +76,17 @@ static ember_status load(ember_llm *llm, const ember_checkpoint *checkpoint, con
     fill_info(llm, checkpoint);
     EMBER_TRY(read_run(llm, checkpoint));
     EMBER_TRY(plan_size(llm, p, options));
+    /* Only auto may fall back on dense: twell runs sparse at any density, its spill array grows. */
+    const char *ffn_mode = options->ffn_mode ? options->ffn_mode : "auto";
     const ember_model_options plan = {.training = false,
                                       .n_sequences = llm->max_sequences,
                                       .sequence_length = llm->max_sequence_length,
-                                      .compression = COMPRESSION,
-                                      .may_run_dense = true,
+                                      .compression = llm->compression,
+                                      .may_run_dense = strcmp(ffn_mode, "twell") != 0,
                                       .may_run_twell = true};
     EMBER_TRY(ember_model_create(&llm->model, llm->context->backend, p, &plan));
     EMBER_TRY(ember_model_load_params(llm->model, checkpoint));
-    return ember_model_choose_modes(llm->model, checkpoint, options->ffn_mode ? options->ffn_mode : "auto",
-                                    llm->max_sequences * llm->max_sequence_length, COMPRESSION);
+    return ember_model_choose_modes(llm->model, checkpoint, ffn_mode, llm->max_sequences * llm->max_sequence_length, llm->compression);
 }
 
 ember_status ember_llm_open(ember_llm **out, ember_context *context, const char *path, const ember_llm_options *options) {

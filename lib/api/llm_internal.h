@@ -22,6 +22,7 @@ struct ember_llm {
     ember_llm_info info;
     int64_t max_sequences;
     int64_t max_sequence_length;
+    int64_t compression; /* C of TwELL: that of the run, whose cost table is for it */
 };
 
 #endif

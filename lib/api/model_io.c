@@ -62,7 +62,12 @@ static ember_status choose_auto(ember_model *model, const ember_checkpoint *chec
     EMBER_TRY_GOTO(ember_ffn_auto_create(&chooser, ember_model_hparams(model), &options), done);
     EMBER_TRY_GOTO(ember_checkpoint_get_text(checkpoint, "state", "ffn_costs", &costs), done);
     if (costs.n == 0) goto done;
-    EMBER_TRY_GOTO(ember_ffn_auto_load(chooser, costs.data, costs.n, "/state/ffn_costs"), done);
+    status = ember_ffn_auto_load(chooser, costs.data, costs.n, "/state/ffn_costs");
+    if (status == EMBER_E_NOT_FOUND) { /* measured for other shapes: nothing to choose by */
+        status = EMBER_OK;
+        goto done;
+    }
+    if (status != EMBER_OK) goto done;
     for (int64_t layer = 0; layer < ember_model_hparams(model)->num_hidden_layers; layer++) {
         int64_t nnz = 0, window_tokens = 0;
         EMBER_TRY_GOTO(ember_checkpoint_window(checkpoint, layer, &nnz, &window_tokens), done);

@@ -16,8 +16,8 @@ EMBER_CHECKED ember_status ember_model_load_params(ember_model *model, const emb
 EMBER_CHECKED ember_status ember_checkpoint_window(const ember_checkpoint *checkpoint, int64_t layer, int64_t *nnz, int64_t *n_tokens);
 
 /* Mode of every layer for passes over many tokens. `ffn_mode`: "dense", "twell" (refused for silu), or
- * "auto": by the checkpoint's own cost table (/state/ffn_costs) and firing counts, dense where it has none.
- * The model was planned with both modes allowed. */
+ * "auto": by the checkpoint's own cost table (/state/ffn_costs) and firing counts; without a table, or with one
+ * that lacks a layer's shape, every layer stays dense. The model was planned for the modes that this may ask for. */
 EMBER_CHECKED ember_status ember_model_choose_modes(ember_model *model, const ember_checkpoint *checkpoint, const char *ffn_mode,
                                                     int64_t n_tokens, int64_t compression);
 

@@ -89,7 +89,9 @@ EMBER_CHECKED ember_status ember_model_run(ember_model *model, const ember_micro
                                            ember_step_stats *stats, ember_tracker *tracker, int64_t *full_layer);
 /* Logits of every position, [B * T, V] into host memory (tests, golden_check). */
 EMBER_CHECKED ember_status ember_model_logits(ember_model *model, const ember_micro_batch *batch, float *logits, int64_t *full_layer);
-/* Enlarges the layer's spill plan to what the last run needed. *entries = new capacity. */
+/* Enlarges the layer's spill plan to what the last run needed, at most all pairs. *entries = new capacity.
+ * A forward pass alone (a run without scale and tracker, logits, decoding) does it by itself, except that a
+ * model without training that may run dense redoes the layer dense. */
 EMBER_CHECKED ember_status ember_model_grow_spill(ember_model *model, int64_t layer, int64_t *entries);
 /* Entries that the layer's last forward needed (also after EMBER_E_CAPACITY); 0 in dense mode. */
 int64_t ember_model_spill_needed(const ember_model *model, int64_t layer);

@@ -79,8 +79,8 @@ static ember_ffn_mode mode_of(const ember_model *model, int64_t layer, const mod
 }
 
 /* A full spill array. When a backward pass or fire counts depend on this forward, the caller has to
- * drop the step. Otherwise only this layer is redone: after growing, or dense where the memory is
- * shared. Sets *redo. */
+ * drop the step. Otherwise only this layer is redone: dense where a model without training may run so, else
+ * after growing. Sets *redo. */
 static ember_status handle_full_spill(ember_model *model, int64_t layer, model_pass *pass, ember_ffn_mode *mode, bool *redo) {
     *redo = false;
     pass->full_layer = layer;

@@ -96,8 +96,8 @@ ember_ffn_shape model_ffn_shape(const ember_model *model, int64_t layer, int64_t
                              .compression = model->options.compression};
 }
 
-/* Entries of a layer's spill array before any growth. Training starts small, because growing is
- * possible; inference takes the limit beyond which a dense product is the better choice. */
+/* Entries of a layer's spill array before any growth. Training starts small, because what it keeps is kept
+ * a layer; inference takes the limit beyond which a dense product is the better choice. */
 static int64_t planned_spill(const ember_model *model, int64_t layer) {
     if (!model->options.may_run_twell) return 0;
     const int64_t all = model->max_tokens * model->hparams.neurons[layer];
@@ -361,25 +361,35 @@ void ember_model_free(ember_model *model) {
 
 int64_t ember_model_spill_needed(const ember_model *model, int64_t layer) { return model->layers[layer].saved.spill_count; }
 
+/* A larger block for the layer; without training it is the one of all layers. What it held is lost. */
+static ember_status replace_block(ember_model *model, int64_t layer, size_t bytes) {
+    const ember_ops *ops = model->backend->ops;
+    ember_ffn_saved *saved = &model->layers[layer].saved;
+    void *block = NULL;
+    EMBER_TRY(ops->allocate(model->backend, &block, bytes, "enlarged FFN state"));
+    ops->release(model->backend, saved->block);
+    saved->block = block;
+    saved->block_bytes = bytes;
+    if (model->options.training) return EMBER_OK;
+    model->ffn_shared = block;
+    for (int64_t other = 0; other < model->hparams.num_hidden_layers; other++) {
+        model->layers[other].saved.block = block;
+        model->layers[other].saved.block_bytes = bytes;
+    }
+    return EMBER_OK;
+}
+
 ember_status ember_model_grow_spill(ember_model *model, int64_t layer, int64_t *entries) {
     ember_ffn_saved *saved = &model->layers[layer].saved;
     *entries = saved->spill_capacity;
     const int64_t needed = saved->spill_count;
     if (needed <= saved->spill_capacity) return EMBER_OK;
-    if (!model->options.training) {
-        return ember_fail(EMBER_E_STATE, "layer %lld: the FFN state of a model without training is shared and does not grow",
-                          (long long)layer);
-    }
     /* A quarter more than asked for, so that slow drift does not repeat a step again and again. */
     const int64_t all = model->max_tokens * model->hparams.neurons[layer];
     const int64_t wanted = needed + needed / 4;
     const int64_t capacity = wanted < all ? wanted : all;
     const size_t bytes = ffn_block_bytes(model, layer, capacity);
-    void *block = NULL;
-    EMBER_TRY(model->backend->ops->allocate(model->backend, &block, bytes, "enlarged FFN state"));
-    model->backend->ops->release(model->backend, saved->block);
-    saved->block = block;
-    saved->block_bytes = bytes;
+    if (model->options.training || bytes > saved->block_bytes) EMBER_TRY(replace_block(model, layer, bytes));
     saved->spill_capacity = capacity;
     *entries = capacity;
     const ember_workspace_shape shape = model_workspace_shape(model);

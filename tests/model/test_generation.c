@@ -6,6 +6,7 @@
 #include "checkpoints/checkpoint.h"
 #include "data/shard.h"
 #include "data/tokenizer.h"
+#include "lib/api/llm_internal.h"
 #include "tests/model/model_fixture.h"
 
 enum { CONTEXT = 24, EOS = 256 };
@@ -29,10 +30,16 @@ static ember_hparams byte_hparams(void) {
     return p;
 }
 
-static void write_checkpoint(const char *path, const ember_hparams *p, bool with_tokenizer) {
+/* What a run leaves beside the weights; NULL: nothing. */
+typedef struct run_state {
+    const char *config;
+    const char *costs;
+} run_state;
+
+static void write_run(const char *path, const ember_hparams *p, bool with_tokenizer, const run_state *run) {
     ember_tokenizer *tokenizer = NULL;
     ember_checkpoint_writer *writer = NULL;
-    ember_checkpoint_meta meta = {.config = "", .tokenizer = "", .step = 7, .tokens_seen = 99};
+    ember_checkpoint_meta meta = {.config = run->config ? run->config : "", .tokenizer = "", .step = 7, .tokens_seen = 99};
     check_ok(ember_tokenizer_open(&tokenizer, "bytes"));
     if (with_tokenizer) meta.tokenizer = ember_tokenizer_text(tokenizer, &meta.tokenizer_bytes);
     check_ok(ember_checkpoint_create(&writer, path, &meta, p));
@@ -48,8 +55,14 @@ static void write_checkpoint(const char *path, const ember_hparams *p, bool with
         check_ok(ember_checkpoint_put_param(writer, &spec, tensor));
         free(values);
     }
+    if (run->costs) check_ok(ember_checkpoint_put_text(writer, "state", "ffn_costs", run->costs, strlen(run->costs)));
     check_ok(ember_checkpoint_commit(writer));
     ember_tokenizer_free(tokenizer);
+}
+
+static void write_checkpoint(const char *path, const ember_hparams *p, bool with_tokenizer) {
+    const run_state none = {0};
+    write_run(path, p, with_tokenizer, &none);
 }
 
 static void write_shard(const char *path, int64_t n_tokens) {
@@ -376,6 +389,64 @@ static void test_evaluation(void **state) {
     free(result);
 }
 
+/* Half of several hundred neurons fire and a tile of 256 holds 15: twell spills more than is planned, and is
+ * twell all the same; auto, without a cost table, is dense. The compression is that of the run. */
+static void test_twell_is_twell(void **state) {
+    world *w = *state;
+    ember_hparams p = byte_hparams();
+    p.neurons[0] = 300;
+    p.neurons[1] = 600;
+    const run_state run = {.config = "model: {hidden_size: 8, intermediate_size: 600, num_hidden_layers: 2, num_attention_heads: 4}\n"
+                                     "data: {train: a.h5}\ntrain: {steps: 1}\nffn: {compression: 16}\n"};
+    write_run(w->checkpoint, &p, true, &run);
+    write_shard(w->shard, 103);
+    const char *shards[1] = {w->shard};
+    const ember_evaluation_options options = {.shards = shards, .n_shards = 1};
+    ember_evaluation *result = calloc(1, sizeof *result);
+    assert_non_null(result);
+    const char *modes[] = {"dense", "auto", "twell"};
+    outcome told[3];
+    double loss = 0.0;
+    for (int i = 0; i < 3; i++) {
+        ember_llm *llm = NULL;
+        const ember_llm_options opening = {.max_sequences = 4, .max_sequence_length = 10, .ffn_mode = modes[i]};
+        check_ok(ember_llm_open(&llm, w->context, w->checkpoint, &opening));
+        assert_int_equal(llm->compression, 16);
+        check_ok(ember_evaluate(llm, &options, result));
+        assert_true(result->nonzero_fraction > 0.4);
+        if (i == 0) loss = result->loss;
+        check_close(result->loss, loss, 1e-6 * loss);
+        for (int64_t layer = 0; layer < 2; layer++) {
+            assert_int_equal(ember_model_mode(llm->model, layer), i == 2 ? EMBER_MODE_TWELL : EMBER_MODE_DENSE);
+            assert_int_equal(ember_model_spill_needed(llm->model, layer) > 0, i == 2); /* of the last batch: dense spills nothing */
+        }
+        ember_generation_options telling = options_of("hello, this is", 14, 6);
+        telling.temperature = 0;
+        told[i] = generate(llm, &telling);
+        assert_memory_equal(told[i].ids, told[0].ids, sizeof told[0].ids);
+        ember_llm_free(llm);
+    }
+    free(result);
+}
+
+/* A cost table that knows other shapes alone says nothing, so auto stays dense; a broken one is an error. */
+static void test_costs_of_other_shapes(void **state) {
+    world *w = *state;
+    const ember_hparams p = byte_hparams();
+    run_state run = {.costs = "{\"format\": \"ember-ffn-costs\", \"version\": 1, \"device\": \"cpu\", \"entries\": []}"};
+    write_run(w->checkpoint, &p, true, &run);
+    ember_llm *llm = NULL;
+    check_ok(ember_llm_open(&llm, w->context, w->checkpoint, NULL));
+    assert_int_equal(llm->compression, 8);
+    assert_int_equal(ember_model_mode(llm->model, 0), EMBER_MODE_DENSE);
+    const ember_generation_options options = options_of("hello", 5, 2);
+    assert_int_equal(generate(llm, &options).n, 2);
+    ember_llm_free(llm);
+    run.costs = "{\"format\": ";
+    write_run(w->checkpoint, &p, true, &run);
+    check_fails(ember_llm_open(&llm, w->context, w->checkpoint, NULL), EMBER_E_FORMAT, "ffn_costs");
+}
+
 static bool stop_at_once(void *user, int64_t done, int64_t total) {
     int64_t *seen = user;
     seen[0] = done;
@@ -446,9 +517,10 @@ static void test_opening_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_world(test_context_limits), in_world(test_empty_prompt),        in_world(test_end_tokens),
-        in_world(test_turns),          in_world(test_streamed_is_decoded), in_world(test_text_and_ids),
-        in_world(test_evaluation),     in_world(test_evaluation_refusals), in_world(test_opening_refusals),
+        in_world(test_context_limits), in_world(test_empty_prompt),          in_world(test_end_tokens),
+        in_world(test_turns),          in_world(test_streamed_is_decoded),   in_world(test_text_and_ids),
+        in_world(test_evaluation),     in_world(test_evaluation_refusals),   in_world(test_opening_refusals),
+        in_world(test_twell_is_twell), in_world(test_costs_of_other_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,58 @@ static void test_evaluation_leaves_training_alone(void **state) {
     ember_backend_free(backend);
 }
 
+static double loss_without_training(const fixture_batch *batch, bool may_run_dense, ember_ffn_mode mode, fixture_stats *s,
+                                    int64_t *needed) {
+    ember_hparams p = wide_hparams();
+    ember_backend *backend = NULL;
+    ember_model *model = NULL;
+    check_ok(ember_cpu_backend_create(&backend, 2));
+    const ember_model_options options = {
+        .n_sequences = 8, .sequence_length = 9, .compression = 16, .may_run_dense = may_run_dense, .may_run_twell = true};
+    check_ok(ember_model_create(&model, backend, &p, &options));
+    for (int64_t layer = 0; layer < p.num_hidden_layers; layer++)
+        check_ok(ember_model_set_mode(model, layer, mode));
+    fixture_fill(model);
+    const ember_micro_batch all = fixture_micro(batch, 0, 8);
+    for (int repeat = 0; repeat < 2; repeat++) { /* before and after the growth */
+        fixture_stats_clear(s);
+        int64_t full_layer = -1;
+        check_ok(ember_model_run(model, &all, NULL, &s->stats, NULL, &full_layer));
+        assert_int_equal(full_layer, -1);
+    }
+    for (int64_t layer = 0; layer < p.num_hidden_layers; layer++) {
+        assert_int_equal(ember_model_mode(model, layer), mode);
+        needed[layer] = ember_model_spill_needed(model, layer);
+    }
+    ember_model_free(model);
+    ember_backend_free(backend);
+    return s->stats.ce_sum;
+}
+
+/* Half of the neurons fire, far more than the M h / 8 that a model without training plans to spill: where it may
+ * run dense it does, else the block that its layers share grows and the sparse path runs all the same. */
+static void test_twell_alone_never_runs_dense(void **state) {
+    (void)state;
+    const ember_hparams p = wide_hparams();
+    fixture_batch batch = fixture_batch_create(8, 9, p.vocab_size, true, false);
+    fixture_stats dense, either, sparse;
+    int64_t needed[3][2] = {{0}};
+    const double loss = loss_without_training(&batch, true, EMBER_MODE_DENSE, &dense, needed[0]);
+    check_close(loss_without_training(&batch, true, EMBER_MODE_TWELL, &either, needed[1]), loss, 1e-6 * loss);
+    check_close(loss_without_training(&batch, false, EMBER_MODE_TWELL, &sparse, needed[2]), loss, 1e-6 * loss);
+    for (int layer = 0; layer < 2; layer++) {
+        const int64_t all = 72 * p.neurons[layer];
+        assert_true(sparse.nnz[layer] > all * 2 / 5);
+        assert_int_equal(needed[0][layer], 0);
+        assert_int_equal(needed[1][layer], 0);
+        assert_true(needed[2][layer] > all / 8);
+        assert_true(needed[2][layer] <= sparse.nnz[layer]);
+        assert_int_equal(sparse.spill[layer], needed[2][layer]);
+        assert_int_equal(sparse.l0_sum[layer], dense.l0_sum[layer]);
+    }
+    fixture_batch_free(&batch);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_split),
@@ -228,6 +280,7 @@ int main(void) {
         cmocka_unit_test(test_threads_same_bits),
         cmocka_unit_test(test_spill_growth_same_bits),
         cmocka_unit_test(test_evaluation_leaves_training_alone),
+        cmocka_unit_test(test_twell_alone_never_runs_dense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
