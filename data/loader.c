@@ -85,7 +85,7 @@ static ember_status survey(ember_loader *loader) {
             known = known && ember_shard_source_bytes(shard) >= 0;
             source_bytes += (double)ember_shard_source_bytes(shard);
             all_tokens += (double)n;
-            const uint64_t words[4] = {(uint64_t)s, (uint64_t)i, (uint64_t)n, hash};
+            const uint64_t words[5] = {(uint64_t)s, (uint64_t)i, (uint64_t)n, hash, ember_shard_content_hash(shard)};
             (void)XXH3_64bits_update(state, words, sizeof words);
         }
     }

@@ -60,7 +60,7 @@ double ember_loader_bytes_per_token(const ember_loader *loader);
 /* Tokenizer text of the first shard ("" for synthetic); all shards must have the same hash, else
  * opening is EMBER_E_ARGUMENT naming both. */
 const char *ember_loader_tokenizer_text(const ember_loader *loader, size_t *n);
-/* xxh3_64 over (path-independent) token counts and tokenizer hashes: names the data at resume. */
+/* xxh3_64 over the (path-independent) hashes of tokens, documents and tokenizers: names the data at resume. */
 uint64_t ember_loader_fingerprint(const ember_loader *loader);
 
 #endif

@@ -24,6 +24,7 @@ struct ember_shard {
     int64_t eos;
     int64_t source_bytes;
     uint64_t tokenizer_hash;
+    uint64_t content_hash;
     ember_bytes tokenizer_name;
     ember_bytes tokenizer_text;
 };
@@ -142,6 +143,14 @@ static ember_status read_documents(ember_shard *shard, const ember_h5_reader *fi
     return EMBER_OK;
 }
 
+static ember_status read_content_hash(ember_shard *shard, const ember_h5_reader *file) {
+    uint64_t hashes[2] = {0};
+    EMBER_TRY(ember_h5_get_dataset_hash(file, SHARD_TOKENS, &hashes[0]));
+    EMBER_TRY(ember_h5_get_dataset_hash(file, SHARD_DOCUMENTS, &hashes[1]));
+    shard->content_hash = XXH3_64bits(hashes, sizeof hashes);
+    return EMBER_OK;
+}
+
 ember_status ember_shard_open(ember_shard **out, const char *path, bool verify) {
     *out = NULL;
     ember_h5_reader *file = NULL;
@@ -166,6 +175,7 @@ ember_status ember_shard_open(ember_shard **out, const char *path, bool verify) 
     }
     EMBER_TRY_GOTO(read_documents(shard, file), done);
     EMBER_TRY_GOTO(read_tokenizer(shard, file), done);
+    EMBER_TRY_GOTO(read_content_hash(shard, file), done);
 done:
     ember_h5_close(file);
     if (status != EMBER_OK) {
@@ -194,6 +204,7 @@ int64_t ember_shard_vocab_size(const ember_shard *shard) { return shard->vocab_s
 int64_t ember_shard_eos(const ember_shard *shard) { return shard->eos; }
 int64_t ember_shard_source_bytes(const ember_shard *shard) { return shard->source_bytes; }
 uint64_t ember_shard_tokenizer_hash(const ember_shard *shard) { return shard->tokenizer_hash; }
+uint64_t ember_shard_content_hash(const ember_shard *shard) { return shard->content_hash; }
 
 const char *ember_shard_tokenizer_name(const ember_shard *shard) { return shard->tokenizer_name.data ? shard->tokenizer_name.data : ""; }
 

@@ -19,6 +19,7 @@ int64_t ember_shard_vocab_size(const ember_shard *shard);
 int64_t ember_shard_eos(const ember_shard *shard);          /* separator id; -1: none */
 int64_t ember_shard_source_bytes(const ember_shard *shard); /* bytes of text encoded; -1: unknown */
 uint64_t ember_shard_tokenizer_hash(const ember_shard *shard);
+uint64_t ember_shard_content_hash(const ember_shard *shard); /* of its tokens and documents, from the manifest */
 const char *ember_shard_tokenizer_name(const ember_shard *shard);
 const char *ember_shard_tokenizer_text(const ember_shard *shard, size_t *n);
 /* Tokens [first, first + n) as uint32. A range outside the shard is EMBER_E_ARGUMENT; an id at or

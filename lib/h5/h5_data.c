@@ -286,6 +286,14 @@ ember_status ember_h5_verify_dataset(const ember_h5_reader *file, const char *ob
     return h5_verify_entry(file, entry);
 }
 
+ember_status ember_h5_get_dataset_hash(const ember_h5_reader *file, const char *object, uint64_t *out) {
+    const h5_entry *entry = NULL;
+    EMBER_TRY(find_entry(file, object, &entry));
+    if (!entry->has_hash) return ember_fail(EMBER_E_NOT_FOUND, "%s: dataset %s has no hash: the file has no manifest", file->path, object);
+    *out = entry->data_hash;
+    return EMBER_OK;
+}
+
 ember_status ember_h5_walk(const ember_h5_reader *file, const char *group, ember_h5_visit visit) {
     const h5_entry *top = h5_index_find(&file->index, group);
     if (!top || !top->is_group) return ember_fail(EMBER_E_NOT_FOUND, "%s: there is no group %s", file->path, group);

@@ -18,6 +18,16 @@ static const char *path_of(int i, const char *name) {
     return paths[i];
 }
 
+static uint64_t fingerprint_of(const char *path) {
+    const char *glob = path;
+    const ember_loader_options options = {.globs = &glob, .n_sources = 1, .sequence_length = 8, .batch_size = 1};
+    ember_loader *loader = NULL;
+    check_ok(ember_loader_open(&loader, &options));
+    const uint64_t fingerprint = ember_loader_fingerprint(loader);
+    ember_loader_close(loader);
+    return fingerprint;
+}
+
 /* Tokens first, first + 1, ...; a document every `document` tokens. */
 static void write_shard(const char *path, int64_t n, uint32_t first, int64_t document, const char *tokenizer) {
     ember_shard_writer *writer = NULL;
@@ -458,6 +468,23 @@ static void what_the_data_are(void **state) {
         assert_int_equal(unlink(paths[left[i]]), 0);
 }
 
+/* Shards of one size and one tokenizer: other tokens or other documents are other data, another path is not.
+ * Nothing but the manifest is read for it. */
+static void content_is_in_the_fingerprint(void **state) {
+    (void)state;
+    write_shard(path_of(0, "c1.h5"), 40, 100, 10, "t");
+    write_shard(path_of(1, "c2.h5"), 40, 101, 10, "t");
+    write_shard(path_of(2, "c3.h5"), 40, 100, 20, "t");
+    write_shard(path_of(3, "c4.h5"), 40, 100, 10, "t");
+    const uint64_t fingerprint = fingerprint_of(paths[0]);
+    assert_int_equal(fingerprint_of(paths[0]), fingerprint);
+    assert_int_not_equal(fingerprint_of(paths[1]), fingerprint);
+    assert_int_not_equal(fingerprint_of(paths[2]), fingerprint);
+    assert_int_equal(fingerprint_of(paths[3]), fingerprint);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(unlink(paths[i]), 0);
+}
+
 static void refuses(void **state) {
     (void)state;
     ember_loader *loader = NULL;
@@ -571,12 +598,19 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_once),  cmocka_unit_test(passes_follow),
-        cmocka_unit_test(resumes_exactly),   cmocka_unit_test(ranks_share_one_order),
-        cmocka_unit_test(sources_are_mixed), cmocka_unit_test(documents_are_masked),
-        cmocka_unit_test(errors_arrive),     cmocka_unit_test(deleted_shards_stay_readable),
-        cmocka_unit_test(what_the_data_are), cmocka_unit_test(refuses),
-        cmocka_unit_test(synthetic_source),  cmocka_unit_test(closes_at_any_time),
+        cmocka_unit_test(every_token_once),
+        cmocka_unit_test(passes_follow),
+        cmocka_unit_test(resumes_exactly),
+        cmocka_unit_test(ranks_share_one_order),
+        cmocka_unit_test(sources_are_mixed),
+        cmocka_unit_test(documents_are_masked),
+        cmocka_unit_test(errors_arrive),
+        cmocka_unit_test(deleted_shards_stay_readable),
+        cmocka_unit_test(what_the_data_are),
+        cmocka_unit_test(content_is_in_the_fingerprint),
+        cmocka_unit_test(refuses),
+        cmocka_unit_test(synthetic_source),
+        cmocka_unit_test(closes_at_any_time),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
