@@ -26,18 +26,21 @@ static ember_status refuse(const ember_config *config, const char *key, const ch
 
 static bool is_synthetic(const ember_settings *s) { return s->data.train.n == 1 && strcmp(s->data.train.item[0], "synthetic") == 0; }
 
-static bool any_l1(const ember_settings *s) {
+static bool given_l1(const ember_settings *s) {
     for (int64_t i = 0; i < s->sparsity.l1.n; i++) {
         if (s->sparsity.l1.item[i] > 0) return true;
     }
-    return s->sparsity.target > 0;
+    return false;
 }
+
+static bool any_l1(const ember_settings *s) { return given_l1(s) || s->sparsity.target > 0; }
 
 /* Keys that the others switch off. A value of its own there would do nothing, and its author thinks otherwise. */
 static bool scaling_none(const ember_settings *s) { return s->model.rope_scaling.type == EMBER_ROPE_NONE; }
 static bool scaling_not_llama3(const ember_settings *s) { return s->model.rope_scaling.type != EMBER_ROPE_LLAMA3; }
 static bool source_synthetic(const ember_settings *s) { return is_synthetic(s); }
 static bool source_files(const ember_settings *s) { return !is_synthetic(s); }
+static bool one_source(const ember_settings *s) { return s->data.train.n == 1; }
 static bool not_wsd(const ember_settings *s) { return s->train.schedule != EMBER_SCHEDULE_WSD; }
 static bool constant_lr(const ember_settings *s) { return s->train.schedule == EMBER_SCHEDULE_CONSTANT; }
 static bool no_l1(const ember_settings *s) { return !any_l1(s); }
@@ -60,6 +63,7 @@ static const struct idle_rule {
     {"model.rope_scaling.original_max_position_embeddings", "model.rope_scaling.type", scaling_not_llama3,
      "model.rope_scaling.type is not llama3"},
     {"data.weights", "data.train", source_synthetic, "data.train is synthetic"},
+    {"data.weights", "data.train", one_source, "data.train has one entry"},
     {"data.mask_documents", "data.train", source_synthetic, "data.train is synthetic"},
     {"data.shuffle", "data.train", source_synthetic, "data.train is synthetic"},
     {"data.verify", "data.train", source_synthetic, "data.train is synthetic"},
@@ -275,6 +279,12 @@ static ember_status check_sparsity(const ember_config *config) {
     }
     if (silu && s->ffn.mode == EMBER_FFN_TWELL) {
         return refuse(config, "ffn.mode", "is twell, but ffn.activation is silu, which is dense only; use dense or auto, or relu or relu2");
+    }
+    if (s->sparsity.target > 0 && !given_l1(s)) {
+        return refuse(
+            config, "sparsity.target",
+            "is %g, but sparsity.l1 is 0: the controller multiplies sparsity.l1, so give it a start above 0 (1e-4 works for most models)",
+            s->sparsity.target);
     }
     const int64_t c = s->ffn.compression;
     if (c != 2 && c != 4 && c != 8 && c != 16) return refuse(config, "ffn.compression", "is %lld; it must be 2, 4, 8 or 16", (long long)c);

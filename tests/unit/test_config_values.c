@@ -85,7 +85,7 @@ static const struct perturbation {
     {"sparsity.l1=[1e-4, 0]", NULL},
     {"sparsity.l1_start_step=3", "sparsity.l1=1e-4"},
     {"sparsity.l1_warmup_steps=3", "sparsity.l1=1e-4"},
-    {"sparsity.target=0.05", NULL},
+    {"sparsity.target=0.05", "sparsity.l1=1e-4"},
     {"sparsity.target_rate=0.1", "sparsity.target=0.05"},
     {"sparsity.dead_after_tokens=5", NULL},
     {"sparsity.window_tokens=5", NULL},
@@ -117,13 +117,15 @@ static void every_key_arrives(void **state) {
         const struct perturbation *p = &perturbations[row];
         const size_t length = strlen(rows[row].key);
         assert_true(strncmp(p->set, rows[row].key, length) == 0 && p->set[length] == '=');
-        const char *sets[3] = {p->with ? p->with : p->set, p->set};
+        const char *sets[3];
+        int n_with = 0;
+        if (p->with) sets[n_with++] = p->with;
+        if (strstr(p->set, "target_rate")) sets[n_with++] = "sparsity.l1=1e-4"; /* which the target steers */
+        sets[n_with] = p->set;
         const bool with_wsd = strstr(p->set, "decay_steps") != NULL;
-        ember_config *before = parsed(BASE, "c.yaml", with_wsd ? (const char *[]){"train.schedule=wsd", "train.decay_steps=2"} : sets,
-                                      with_wsd  ? 2
-                                      : p->with ? 1
-                                                : 0);
-        ember_config *after = parsed(BASE, "c.yaml", sets, 2);
+        ember_config *before =
+            parsed(BASE, "c.yaml", with_wsd ? (const char *[]){"train.schedule=wsd", "train.decay_steps=2"} : sets, with_wsd ? 2 : n_with);
+        ember_config *after = parsed(BASE, "c.yaml", sets, n_with + 1);
         ember_bytes difference = {0};
         check_ok(ember_config_diff(before, after, &difference));
         char line[128];
@@ -181,6 +183,8 @@ static void combinations_are_checked(void **state) {
         {{"sparsity.l1=[1, 2, 3]"}, "sparsity.l1 has 3 values", "2 layers"},
         {{"sparsity.l1=1", "sparsity.l1_start_step=10"}, "sparsity.l1_start_step is 10", "train.steps (10)"},
         {{"sparsity.target=0.1", "ffn.activation=silu"}, "sparsity.target", "relu or relu2"},
+        {{"sparsity.target=0.1"}, "sparsity.target is 0.1", "sparsity.l1 is 0"},
+        {{"sparsity.target=0.1", "sparsity.l1=[0, 0]"}, "sparsity.target is 0.1", "sparsity.l1 is 0"},
         {{"sparsity.revive_every=2", "ffn.activation=silu"}, "sparsity.revive_every", "relu or relu2"},
         {{"ffn.mode=twell", "ffn.activation=silu"}, "ffn.mode is twell", "dense or auto"},
         {{"ffn.compression=3"}, "ffn.compression is 3", "2, 4, 8 or 16"},
@@ -232,6 +236,7 @@ static void keys_without_effect(void **state) {
     static const char *const pairs[][2] = {
         {"ffn.mode=dense", "ffn.compression=4"},
         {"ffn.mode=twell", "ffn.costs=a.json"},
+        {"data.train=a.h5", "data.weights=[2]"},
         {"data.valid=[]", "eval.every=3"},
         {"data.valid=[]", "eval.sequences=3"},
         {"data.valid=[]", "checkpoint.keep_best=false"},
