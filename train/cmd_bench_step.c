@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/loader.h"
+#include "lib/base/atomic_file.h"
 #include "lib/base/status.h"
 #include "lib/config/config.h"
 #include "lib/model/ffn_auto.h"
@@ -61,13 +63,24 @@ static ember_status make_model(step_bench *bench, const char *device, int64_t th
     return EMBER_OK;
 }
 
-/* Modes as a run has them: fixed, or those of a measured cost table, which starts dense. */
+static ember_status load_costs(step_bench *bench, const char *path) {
+    ember_bytes text = {0};
+    ember_status status = ember_read_file(&text, path, 1 << 24);
+    if (status == EMBER_OK) status = ember_ffn_auto_load(bench->chooser, text.data ? text.data : "", text.n, path);
+    ember_bytes_free(&text);
+    return status;
+}
+
+/* Modes as a run has them: fixed, or those of a cost table (that of ffn.costs where it is there, else measured and not
+ * kept), which starts dense. */
 static ember_status set_modes(step_bench *bench) {
     const ember_ffn_setting mode = bench->settings->ffn.mode;
     if (mode == EMBER_FFN_AUTO) {
         const ember_ffn_auto_options options = {.n_tokens = bench->micro_batch * bench->settings->train.sequence_length,
                                                 .compression = bench->settings->ffn.compression};
+        const char *costs = bench->settings->ffn.costs;
         EMBER_TRY(ember_ffn_auto_create(&bench->chooser, bench->hparams, &options));
+        if (costs[0] != '\0' && access(costs, F_OK) == 0) return load_costs(bench, costs);
         return ember_ffn_auto_calibrate(bench->chooser, bench->backend, NULL, NULL);
     }
     for (int64_t i = 0; i < bench->hparams->num_hidden_layers; i++) {
@@ -84,6 +97,26 @@ static void clear_stats(step_bench *bench) {
     bench->stats.n_targets = 0;
     bench->stats.n_inputs = 0;
     memset(bench->stats.l1_sum, 0, 4 * (size_t)n_layers * sizeof(double)); /* and the three behind it */
+}
+
+/* Under auto a layer that needs more spill entries than a run allows it; -1: none. */
+static int64_t layer_over_limit(const step_bench *bench) {
+    for (int64_t i = 0; bench->chooser && i < bench->hparams->num_hidden_layers; i++) {
+        const bool sparse = ember_model_mode(bench->model, i) == EMBER_MODE_TWELL;
+        if (sparse && ember_model_spill_needed(bench->model, i) > ember_trainer_spill_limit(bench->settings, bench->hparams->neurons[i]))
+            return i;
+    }
+    return -1;
+}
+
+/* Room for the layer as a run makes it: a larger array, or under auto and over the limit, dense for good. */
+static ember_status make_room(step_bench *bench, int64_t layer) {
+    const int64_t needed = ember_model_spill_needed(bench->model, layer);
+    int64_t entries = 0;
+    if (!bench->chooser || needed <= ember_trainer_spill_limit(bench->settings, bench->hparams->neurons[layer]))
+        return ember_model_grow_spill(bench->model, layer, &entries);
+    ember_ffn_auto_pin_dense(bench->chooser, layer);
+    return ember_model_set_mode(bench->model, layer, EMBER_MODE_DENSE);
 }
 
 static ember_status run_batch(step_bench *bench, const ember_batch *batch, int64_t *full_layer) {
@@ -106,6 +139,8 @@ static ember_status run_batch(step_bench *bench, const ember_batch *batch, int64
                                          .mask = batch->mask ? batch->mask + at : NULL,
                                          .document_start = batch->document_start ? batch->document_start + at : NULL};
         EMBER_TRY(ember_model_run(bench->model, &micro, &scale, &bench->stats, NULL, full_layer));
+        *full_layer = layer_over_limit(bench);
+        if (*full_layer >= 0) return EMBER_E_CAPACITY;
     }
     return EMBER_OK;
 }
@@ -115,11 +150,10 @@ static ember_status step(step_bench *bench) {
     EMBER_TRY(ember_loader_next(bench->data, &batch));
     for (;;) {
         int64_t full_layer = -1;
-        int64_t entries = 0;
         const ember_status status = run_batch(bench, &batch, &full_layer);
         if (status == EMBER_OK) break;
         if (status != EMBER_E_CAPACITY || full_layer < 0) return status;
-        EMBER_TRY(ember_model_grow_spill(bench->model, full_layer, &entries));
+        EMBER_TRY(make_room(bench, full_layer));
     }
     const ember_optimizer optimizer = ember_optimizer_from(bench->settings);
     double norm = 0.0;

@@ -170,6 +170,7 @@ static ember_status after_step(ember_trainer *trainer) {
     bool improved = false;
     const bool evaluated = eval_is_due(trainer);
     if (evaluated) EMBER_TRY(evaluate_row(trainer, &improved));
+    trainer->eval_pending = false; /* also one that the present config asks for no more */
     const ember_history_row row = ember_history_at(trainer->history, ember_history_n(trainer->history) - 1);
     EMBER_TRY(ember_metrics_write(trainer->metrics, &row, trainer->hparams.neurons, trainer->hparams.num_hidden_layers,
                                   evaluated ? trainer->last_eval.bits_per_byte : (double)NAN));

@@ -72,6 +72,9 @@ EMBER_CHECKED ember_status ember_trainer_save(ember_trainer *trainer, const char
 
 /* The model that a run of these settings allocates; for `plan`. */
 ember_model_options ember_trainer_model_options(const ember_settings *settings);
+/* Entries that the spill array of a layer of so many neurons may hold under ffn.mode auto, M h / 8; a layer that needs
+ * more runs dense from there on. */
+int64_t ember_trainer_spill_limit(const ember_settings *settings, int64_t n_neurons);
 /* The training data that a run of these settings reads; for the benchmark of a step. */
 ember_loader_options ember_trainer_loader_options(const ember_settings *settings);
 int64_t ember_trainer_step(const ember_trainer *trainer);      /* finished steps */

@@ -103,7 +103,7 @@ static ember_status check_weights(ember_trainer *trainer) {
     int64_t index = -1;
     EMBER_TRY(ember_model_find_nonfinite(trainer->model, false, &index));
     if (index < 0) return EMBER_OK;
-    return trainer_report_nonfinite(trainer, trainer->row.loss, trainer->row.grad_norm, -1);
+    return trainer_report_nonfinite(trainer, trainer->step, trainer->row.grad_norm, -1);
 }
 
 ember_status ember_trainer_save(ember_trainer *trainer, const char *path) {

@@ -46,9 +46,11 @@ struct ember_trainer {
     bool eval_pending; /* the evaluation after `step` was cut short */
 
     /* of this process */
-    bool resumed_behind;  /* the folder may hold checkpoints of later steps, superseded by this run */
-    int64_t resumed_step; /* of the checkpoint that was resumed */
-    int64_t saved_step;   /* of the newest checkpoint; -1: none */
+    bool costs_renamed;               /* ffn.costs is not the checkpoint's */
+    bool resumed_behind;              /* the folder may hold checkpoints of later steps, superseded by this run */
+    int64_t resumed_step;             /* of the checkpoint that was resumed */
+    ember_loader_position last_start; /* of the last finished step's batch; position where none was finished here */
+    int64_t saved_step;               /* of the newest checkpoint; -1: none */
     ember_bytes saved_path;
     ember_eval_result last_eval;
 
@@ -73,14 +75,15 @@ EMBER_CHECKED ember_status trainer_make_room(ember_trainer *trainer, int64_t lay
 /* Entries that the spill array of a layer may hold under auto: M h / 8. */
 int64_t trainer_spill_limit(const ember_trainer *trainer, int64_t layer);
 
-/* trainer_numeric.c: names what is not finite, writes the dump, returns EMBER_E_NUMERIC. */
-ember_status trainer_report_nonfinite(ember_trainer *trainer, double loss, double grad_norm, int64_t micro_batch);
+/* trainer_numeric.c: names what is not finite in `step`, the one in progress or the last finished one, writes the
+ * dump, returns EMBER_E_NUMERIC. micro_batch -1: none in particular. */
+ember_status trainer_report_nonfinite(ember_trainer *trainer, int64_t step, double grad_norm, int64_t micro_batch);
 
 /* trainer_setup.c */
 EMBER_CHECKED ember_status trainer_open_data(ember_trainer *trainer);
 EMBER_CHECKED ember_status trainer_allocate(ember_trainer *trainer);
 EMBER_CHECKED ember_status trainer_init_weights(ember_trainer *trainer);
-/* Cost table: from `stored` (a checkpoint's, may be empty), else from the file, else measured. */
+/* Cost table: from `stored` (a checkpoint's, may be empty) unless ffn.costs was renamed, else from the file, else measured. */
 EMBER_CHECKED ember_status trainer_prepare_auto(ember_trainer *trainer, const ember_bytes *stored);
 
 /* trainer_resume.c */

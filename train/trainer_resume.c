@@ -35,7 +35,7 @@ static bool is_allowed(const ember_trainer_options *options, const char *key) {
 }
 
 /* One line of ember_config_diff, "section.key: a -> b". */
-static ember_status check_line(const ember_trainer *trainer, const ember_trainer_options *options, const char *line) {
+static ember_status check_line(ember_trainer *trainer, const ember_trainer_options *options, const char *line) {
     char key[EMBER_NAME_BYTES];
     const char *colon = strchr(line, ':');
     const size_t n = colon ? (size_t)(colon - line) : strlen(line);
@@ -47,13 +47,14 @@ static ember_status check_line(const ember_trainer *trainer, const ember_trainer
                           "%s differs from the checkpoint, and that alters what its steps were trained on or with; set it back, or resume "
                           "with --allow-change %s, or start a new run from the weights with init.from",
                           line, key);
+    if (strcmp(key, "ffn.costs") == 0) trainer->costs_renamed = true;
     ember_logf(trainer->log, EMBER_LOG_NOTE, "changed since the checkpoint: %s%s", line,
                moves_schedule(key) ? " (from the restored step on, the learning rate is that of the new schedule)" : "");
     return EMBER_OK;
 }
 
 /* Calls check_line for each line of `text`, which it cuts up. */
-static ember_status check_lines(const ember_trainer *trainer, const ember_trainer_options *options, char *text) {
+static ember_status check_lines(ember_trainer *trainer, const ember_trainer_options *options, char *text) {
     for (char *line = text; line && *line;) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
@@ -198,6 +199,7 @@ static ember_status restore_data(ember_trainer *trainer, const ember_checkpoint 
             "means nothing; give the same shards, or resume with --allow-change data.train",
             (unsigned long long)fingerprint, (unsigned long long)present);
     trainer->position = (ember_loader_position){.n_sequences = position[0], .passes = position[1]};
+    trainer->last_start = trainer->position;
     return ember_loader_seek(trainer->train_data, trainer->position);
 }
 

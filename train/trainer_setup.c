@@ -286,14 +286,27 @@ static ember_status measure_costs(ember_trainer *trainer, const char *path) {
     return ember_write_file(path, trainer->costs.data, trainer->costs.n);
 }
 
+/* The table that a checkpoint carries goes before every file, so that a resume repeats the run; only a file that the
+ * config has named since then goes before it. It lacks the shapes of another ffn.compression: *found is false then. */
+static ember_status load_stored_costs(ember_trainer *trainer, const ember_bytes *stored, bool *found) {
+    const ember_status status = ember_ffn_auto_load(trainer->chooser, stored->data, stored->n, "/state/ffn_costs");
+    *found = status == EMBER_OK;
+    if (status == EMBER_E_NOT_FOUND) {
+        ember_logf(trainer->log, EMBER_LOG_NOTE, "%s; another table is taken", ember_last_error());
+        return EMBER_OK;
+    }
+    return status == EMBER_OK ? keep_costs(trainer) : status;
+}
+
 ember_status trainer_prepare_auto(ember_trainer *trainer, const ember_bytes *stored) {
     if (!trainer->chooser) return EMBER_OK;
-    if (stored->n > 0) {
-        EMBER_TRY(ember_ffn_auto_load(trainer->chooser, stored->data, stored->n, "/state/ffn_costs"));
-        return keep_costs(trainer);
-    }
     const char *costs = trainer->settings->ffn.costs;
     const bool named = costs && costs[0] != '\0';
+    if (stored->n > 0 && !(named && trainer->costs_renamed)) {
+        bool found = false;
+        EMBER_TRY(load_stored_costs(trainer, stored, &found));
+        if (found) return EMBER_OK;
+    }
     ember_bytes path = {0};
     ember_status status = named ? ember_bytes_printf(&path, "%s", costs)
                                 : ember_run_folder_file(&path, ember_run_folder_path(trainer->folder), "ffn_costs.json");

@@ -17,8 +17,12 @@ void trainer_clear_stats(const ember_trainer *trainer, ember_step_stats *stats) 
     memset(stats->nnz, 0, n * sizeof *stats->nnz);
 }
 
+int64_t ember_trainer_spill_limit(const ember_settings *settings, int64_t n_neurons) {
+    return ember_trainer_model_options(settings).n_sequences * settings->train.sequence_length * n_neurons / 8;
+}
+
 int64_t trainer_spill_limit(const ember_trainer *trainer, int64_t layer) {
-    return trainer->micro_batch * trainer->settings->train.sequence_length * trainer->hparams.neurons[layer] / 8;
+    return ember_trainer_spill_limit(trainer->settings, trainer->hparams.neurons[layer]);
 }
 
 static ember_status give_up_twell(ember_trainer *trainer, int64_t layer, int64_t needed) {
@@ -188,6 +192,7 @@ static ember_status finish_step(ember_trainer *trainer, const ember_batch *batch
     ember_tracker_commit_step(trainer->tracker, trainer->stats.n_inputs);
     ember_l1_controller_update(&trainer->l1, step, nonzero_fraction(trainer));
     trainer->step = step;
+    trainer->last_start = trainer->position;
     trainer->position = ember_loader_tell(trainer->train_data);
     trainer->row.step = step;
     trainer->row.tokens_seen = trainer->tracker->tokens_seen;
@@ -213,7 +218,7 @@ ember_status trainer_step(ember_trainer *trainer) {
     fill_row(trainer, lambda_mean);
     double norm = (double)NAN;
     if (failed < 0) EMBER_TRY(ember_optimizer_grad_norm(trainer->model, &norm));
-    if (failed >= 0 || !isfinite(norm)) return trainer_report_nonfinite(trainer, trainer->row.loss, norm, failed);
+    if (failed >= 0 || !isfinite(norm)) return trainer_report_nonfinite(trainer, step, norm, failed);
     if (trainer->fresh_weights && trainer->step == 0) check_first_loss(trainer, trainer->row.ce);
 
     trainer->row.lr = ember_schedule_lr(&trainer->schedule, step);

@@ -13,7 +13,7 @@ fail() {
 "$ember" bench ffn --json --tokens 33 --hidden 16 --neurons 300 --density 0,0.1,1 --repeat 1 --threads 2 >"$work/ffn" 2>"$work/err" ||
     fail "bench ffn: $(cat "$work/err")"
 [ "$(wc -l <"$work/ffn")" -eq 6 ] || fail "bench ffn printed $(wc -l <"$work/ffn") lines for 3 densities and 2 directions"
-for field in device hidden neurons tokens layer direction density nnz gemm_ms dense_ms sparse_ms auto_ms speedup auto_over_gemm entries max_rel_err; do
+for field in device hidden neurons tokens layer direction density nnz gemm_ms dense_ms sparse_ms auto_ms auto_mode speedup auto_over_gemm entries max_rel_err; do
     [ "$(grep -c "\"$field\": " "$work/ffn")" -eq 6 ] || fail "bench ffn: field $field is not on every line"
 done
 grep -qiE '[ :](-?nan|-?inf)' "$work/ffn" && fail "bench ffn printed NaN or infinity"
@@ -25,6 +25,20 @@ awk -F'"max_rel_err": ' '{ split($2, a, "}"); if (!(a[1] + 0 < 1e-5)) exit 1 }' 
     fail "bench ffn, plain relu2, forward only"
 [ "$(wc -l <"$work/one")" -eq 1 ] || fail "bench ffn --forward-only prints one line"
 "$ember" bench ffn --tokens 9 --hidden 8 --neurons 20 --density 0.5 --repeat 1 | grep -q 'gemm/auto' || fail "bench ffn: no table"
+
+# What auto takes does not depend on what was measured before. Sparse costs 0.95 of dense at the larger density: a layer
+# that is sparse already would stay so, one that starts dense stays dense.
+cat >"$work/costs.json" <<'J'
+{"format": "ember-ffn-costs", "version": 1, "device": "cpu", "entries": [{"hidden": 16, "neurons": 256, "kind": "gated",
+ "activation": "relu", "compression": 2, "tokens": 64, "density": [0.002, 0.02, 0.08, 0.25], "dense_ms": 100,
+ "sparse_ms": [10, 20, 95, 95], "forward_dense_ms": 100, "forward_sparse_ms": [10, 20, 95, 95]}]}
+J
+for order in 0.02,0.2 0.2,0.02; do
+    "$ember" bench ffn --json --tokens 64 --hidden 16 --neurons 256 --compression 2 --density $order --repeat 1 --costs "$work/costs.json" |
+        grep '"forward_backward"' >"$work/modes" || fail "bench ffn --costs"
+    grep '"density": 0.02' "$work/modes" | grep -q '"auto_mode": "twell"' || fail "auto, densities $order: 0.02 is not sparse"
+    grep '"density": 0.2[0,]' "$work/modes" | grep -q '"auto_mode": "dense"' || fail "auto, densities $order: 0.2 is not dense"
+done
 
 refused() {
     wanted=$1
@@ -72,5 +86,11 @@ for mode in dense twell auto; do
     done
     grep -q "\"mode\": \"$mode\"" "$work/step" || fail "bench step: mode is not $mode"
 done
+"$ember" bench step "$work/step.yaml" --repeat 1 --set ffn.mode=auto --set ffn.costs="$work/costs.json" >"$work/out" 2>"$work/err" &&
+    fail "bench step took a cost table of another shape"
+grep -q costs.json "$work/err" || fail "bench step: the cost table is not named: $(cat "$work/err")"
+sed 's/"neurons": 256/"neurons": 24/; s/"compression": 2/"compression": 8/' "$work/costs.json" >"$work/fits.json"
+"$ember" bench step "$work/step.yaml" --repeat 1 --set ffn.mode=auto --set ffn.costs="$work/fits.json" >"$work/out" 2>"$work/err" ||
+    fail "bench step with a cost table: $(cat "$work/err")"
 [ -z "$(find "$work" -name '*.h5')" ] || fail "bench step wrote files"
 exit 0

@@ -382,19 +382,62 @@ static void dead_neurons_are_revived(void **state) {
     }
 }
 
-/* A wide layer with a small plan: the spill array grows in the middle of an accumulated step, and the
- * result is that of the dense run. */
+/* A forward pass alone grows the spill arrays, here to more than the fixture's batches need, before the first step. */
+static void plan_for_everything(ember_trainer *trainer) {
+    enum { N = 24 };
+    int32_t ids[N];
+    for (int i = 0; i < N; i++)
+        ids[i] = i;
+    const ember_micro_batch batch = {.n_sequences = 2, .sequence_length = 12, .input_ids = ids, .target_ids = ids};
+    int64_t spill[2] = {0}, nnz[2] = {0}, full_layer = -1;
+    uint64_t l0[2] = {0};
+    double l1[2] = {0};
+    ember_step_stats stats = {.l0_sum = l0, .l1_sum = l1, .spill = spill, .nnz = nnz};
+    check_ok(ember_model_run(ember_trainer_model(trainer), &batch, NULL, &stats, NULL, &full_layer));
+    assert_true(spill[0] > 3000 && spill[1] > 3000);
+}
+
+/* A wide layer with a small plan. The first micro-batch is two sequences of one token and fits; the second is full,
+ * so the spill array grows in the middle of the accumulated step. The result is to the bit that of a run that had the
+ * room from the start, and to rounding that of the dense run. */
 static void spill_growth_repeats_the_step(void **state) {
     (void)state;
     enter("growth");
-    fixture_run dense = {.sets = {"model.intermediate_size=1100", "ffn.mode=dense", "run.output=dense", "train.stop_after=3"}};
-    fixture_run twell = {
-        .sets = {"model.intermediate_size=1100", "ffn.mode=twell", "run.output=twell", "train.stop_after=3", "ffn.compression=16"}};
+    make_shard("shard_1.h5", 2, 8, 30);
+    make_shard("shard_2.h5", 2, 9, 30);
+    /* The first micro-batch alone: it spills, and nothing grows. */
+    fixture_run quiet = {.sets = {"model.intermediate_size=1100", "ffn.mode=twell", "run.output=quiet", "train.stop_after=1",
+                                  "ffn.compression=16", "data.train=shard_*.h5", "train.batch_size=2", "data.valid=[]", "eval.every=0"}};
+    check_ok(fixture_train(&quiet));
+    assert_null(strstr(quiet.log, "grown"));
+    ember_history *a = fixture_history("quiet/step_1.h5");
+    assert_int_equal(ember_history_at(a, 0).tokens_seen, 2);
+    assert_true(ember_history_at(a, 0).spill[0] > 0);
+    ember_history_free(a);
+
+    make_shard("shard_3.h5", 487, 1, 30);
+    fixture_run dense = {
+        .sets = {"model.intermediate_size=1100", "ffn.mode=dense", "run.output=dense", "train.stop_after=3", "data.train=shard_*.h5"}};
+    fixture_run twell = {.sets = {"model.intermediate_size=1100", "ffn.mode=twell", "run.output=twell", "train.stop_after=3",
+                                  "ffn.compression=16", "data.train=shard_*.h5"}};
+    fixture_run planned = twell;
     check_ok(fixture_train(&dense));
     check_ok(fixture_train(&twell));
-    assert_non_null(strstr(twell.log, "grown"));
-    ember_history *a = fixture_history("dense/step_3.h5");
-    ember_history *b = fixture_history("twell/step_3.h5");
+    assert_non_null(strstr(twell.log, "step 1: spill array of layer 0 grown"));
+    assert_non_null(strstr(twell.log, "step 1: spill array of layer 1 grown"));
+    assert_int_equal(rename("twell", "grown"), 0);
+    ember_config *config = NULL;
+    ember_trainer *trainer = create(&planned, &config);
+    plan_for_everything(trainer);
+    check_ok(ember_trainer_run(trainer));
+    ember_trainer_free(trainer);
+    ember_config_free(config);
+    assert_null(strstr(planned.log, "grown"));
+    check_identical("grown/step_3.h5", "twell/step_3.h5");
+
+    a = fixture_history("dense/step_3.h5");
+    ember_history *b = fixture_history("grown/step_3.h5");
+    assert_int_equal(ember_history_at(b, 0).tokens_seen, 2 + 24);
     for (int64_t i = 0; i < 3; i++) {
         assert_true(ember_history_at(b, i).spill[0] > 3000);
         near(ember_history_at(b, i).loss, ember_history_at(a, i).loss, 1e-4);
@@ -491,6 +534,66 @@ static void overflow_under_auto_means_dense(void **state) {
     assert_int_equal(modes[0], 2);
 }
 
+static void spoil(void *user, const ember_step_report *report) {
+    (void)user;
+    if (report->row->step == 2) ((float *)param_of(woken, "model.norm.weight")->value.data)[3] = (float)NAN;
+}
+
+/* Weights that are no numbers after a finished step: the dump is of that step and of its batch. */
+static void a_finished_step_is_named(void **state) {
+    (void)state;
+    enter("spoilt");
+    fixture_run run = {.sets = {"train.stop_after=2"}};
+    ember_config *config = fixture_config(&run);
+    const ember_log log = {.sink = fixture_log, .user = &run};
+    const ember_trainer_options options = {.config = config, .log = &log, .events = {.step_done = spoil}};
+    check_ok(ember_trainer_create(&woken, &options));
+    check_fails(ember_trainer_run(woken), EMBER_E_NUMERIC, "step 2: the weight of model.norm.weight");
+    ember_trainer_free(woken);
+    ember_config_free(config);
+    ember_bytes dump = {0};
+    check_ok(ember_read_file(&dump, "run/nonfinite_step_2.json", 0));
+    assert_non_null(strstr(dump.data, "\"step\": 2"));
+    assert_non_null(strstr(dump.data, "\"first_sequence\": 4, \"end_sequence\": 8"));
+    ember_bytes_free(&dump);
+    assert_int_equal(access("run/nonfinite_step_3.json", F_OK), -1);
+    assert_int_equal(access("run/step_2.h5", F_OK), -1);
+}
+
+/* A table that the config has named since the checkpoint goes before the stored one, and is read; one that the stored
+ * table cannot replace, for its compression is another, is named or measured. */
+static void costs_of_a_resumed_run(void **state) {
+    (void)state;
+    enter("costs_resumed");
+    write_costs("cheap.json", 24, 8, 100);
+    write_costs("dear.json", 24, 8, 1);
+    write_costs("four.json", 24, 4, 1);
+    check_ok(ember_write_file("bogus.json", "{}", 2));
+    fixture_run first = {.sets = {"ffn.mode=auto", "ffn.costs=cheap.json", "train.stop_after=3"}};
+    check_ok(fixture_train(&first));
+    assert_non_null(strstr(first.log, "dense -> twell"));
+    fixture_run bogus = {.sets = {"ffn.mode=auto", "ffn.costs=bogus.json", "train.stop_after=5"}, .resume = true};
+    check_fails(fixture_train(&bogus), EMBER_E_FORMAT, "bogus.json");
+    fixture_run dear = {.sets = {"ffn.mode=auto", "ffn.costs=dear.json", "train.stop_after=5"}, .resume = true};
+    check_ok(fixture_train(&dear));
+    assert_non_null(strstr(dear.log, "FFN cost table from dear.json"));
+    assert_non_null(strstr(dear.log, "twell -> dense"));
+    /* The name as before: the stored table, whatever has become of the file. */
+    check_ok(ember_write_file("dear.json", "{}", 2));
+    fixture_run same = {.sets = {"ffn.mode=auto", "ffn.costs=dear.json", "train.stop_after=6"}, .resume = true};
+    check_ok(fixture_train(&same));
+    assert_null(strstr(same.log, "FFN cost table from"));
+
+    fixture_run four = {.sets = {"ffn.mode=auto", "ffn.costs=four.json", "ffn.compression=4", "train.stop_after=7"}, .resume = true};
+    check_ok(fixture_train(&four));
+    assert_non_null(strstr(four.log, "FFN cost table from four.json"));
+    fixture_run two = {.sets = {"ffn.mode=auto", "ffn.compression=2", "train.stop_after=8"}, .resume = true};
+    check_ok(fixture_train(&two));
+    assert_non_null(strstr(two.log, "another table is taken"));
+    assert_non_null(strstr(two.log, "measuring the FFN modes"));
+    assert_int_equal(access("run/ffn_costs.json", F_OK), 0);
+}
+
 /* Seeds of all 64 bits; 0 is a seed like any other. */
 static void seeds(void **state) {
     (void)state;
@@ -531,7 +634,8 @@ static void refusals_leave_nothing(void **state) {
     check_fails(ember_config_parse(&config, base_config, sizeof base_config - 1, "fixture.yaml", list.sets, 1), EMBER_E_CONFIG,
                 "sparsity.l1");
     fixture_run target = {.sets = {"sparsity.target=0.1", "sparsity.l1=0"}};
-    check_fails(fixture_train(&target), EMBER_E_CONFIG, "sparsity.l1");
+    check_fails(ember_config_parse(&config, base_config, sizeof base_config - 1, "fixture.yaml", target.sets, 2), EMBER_E_CONFIG,
+                "sparsity.l1");
     fixture_run nowhere = {.sets = {"init.from=nowhere.h5"}};
     check_fails(fixture_train(&nowhere), EMBER_E_NOT_FOUND, "nowhere.h5");
     assert_int_equal(access("run", F_OK), -1);
@@ -568,6 +672,8 @@ int main(void) {
         cmocka_unit_test(spill_growth_repeats_the_step),
         cmocka_unit_test(automatic_modes),
         cmocka_unit_test(overflow_under_auto_means_dense),
+        cmocka_unit_test(a_finished_step_is_named),
+        cmocka_unit_test(costs_of_a_resumed_run),
         cmocka_unit_test(seeds),
         cmocka_unit_test(refusals_leave_nothing),
         cmocka_unit_test(the_smallest_model_trains),

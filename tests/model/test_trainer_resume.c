@@ -119,6 +119,27 @@ static void pending_evaluation(void **state) {
     ember_history_free(history);
 }
 
+/* One that the present config asks for no more is not waited for, and the step keeps its line. */
+static void pending_evaluation_called_off(void **state) {
+    (void)state;
+    int64_t pending = -1;
+    enter("called_off");
+    fixture_run run = {.sets = {"eval.every=3"}, .stop_at_call = 5};
+    check_fails(fixture_train(&run), EMBER_E_INTERRUPTED, "step 3 of 20");
+    fixture_run rest = {.sets = {"eval.every=7", "train.stop_after=4"}, .resume = true};
+    check_ok(fixture_train(&rest));
+    assert_int_equal(rest.n_evals, 0);
+    fixture_get("run/step_4.h5", "state", "eval_pending", ember_tensor_1d(&pending, EMBER_I64, 1));
+    assert_int_equal(pending, 0);
+    ember_bytes metrics = {0};
+    int n_lines = 0;
+    check_ok(ember_read_file(&metrics, "run/metrics.jsonl", 0));
+    for (size_t i = 0; i < metrics.n; i++)
+        n_lines += metrics.data[i] == '\n';
+    ember_bytes_free(&metrics);
+    assert_int_equal(n_lines, 4);
+}
+
 /* An evaluation that cannot be done stops the run; the steps before it are not lost. */
 static void failed_evaluation_keeps_the_step(void **state) {
     (void)state;
@@ -358,6 +379,7 @@ int main(void) {
         cmocka_unit_test(stopped_anywhere),
         cmocka_unit_test(stopped_before_anything),
         cmocka_unit_test(pending_evaluation),
+        cmocka_unit_test(pending_evaluation_called_off),
         cmocka_unit_test(failed_evaluation_keeps_the_step),
         cmocka_unit_test(changes_of_the_past_are_refused),
         cmocka_unit_test(raised_limits_are_printed),
