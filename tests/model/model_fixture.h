@@ -44,6 +44,34 @@ static inline void fixture_fill(ember_model *model) {
     }
 }
 
+static inline void fixture_set_column(ember_model *model, const char *name, bool row, float value) {
+    const int64_t index = ember_hparams_find(ember_model_hparams(model), name);
+    assert_true(index >= 0);
+    const ember_tensor tensor = ember_model_param(model, index)->value;
+    float *data = tensor.data;
+    for (int64_t k = 0; k < tensor.dims[row ? 1 : 0]; k++)
+        data[row ? k : k * tensor.dims[1]] = value;
+}
+
+/* Makes inputs `id` silent: no gate of theirs opens in any layer. Dimension 0 of the residual stream is theirs
+ * alone, since nothing else writes into it, and every gate is closed by it. Other inputs do not notice. */
+static inline void fixture_silence(ember_model *model, int64_t id) {
+    const ember_hparams *p = ember_model_hparams(model);
+    char name[80];
+    fixture_set_column(model, "model.embed_tokens.weight", false, 0.0f);
+    float *row = (float *)ember_model_param(model, ember_hparams_find(p, "model.embed_tokens.weight"))->value.data + id * p->hidden_size;
+    for (int64_t k = 0; k < p->hidden_size; k++)
+        row[k] = k == 0 ? 8.0f : 0.0f;
+    for (int layer = 0; layer < (int)p->num_hidden_layers; layer++) {
+        (void)snprintf(name, sizeof name, "model.layers.%d.self_attn.o_proj.weight", layer);
+        fixture_set_column(model, name, true, 0.0f);
+        (void)snprintf(name, sizeof name, "model.layers.%d.mlp.gate_proj.weight", layer);
+        fixture_set_column(model, name, false, -20.0f);
+        (void)snprintf(name, sizeof name, "model.layers.%d.mlp.down_proj.weight", layer);
+        fixture_set_column(model, name, false, 0.0f);
+    }
+}
+
 static inline void check_close(double value, double wanted, double margin) {
     if (!(fabs(value - wanted) <= margin)) fail_msg("%.17g is not within %g of %.17g", value, margin, wanted);
 }
@@ -104,6 +132,7 @@ typedef struct fixture_stats {
     double l1_sum[FIXTURE_LAYERS];
     int64_t spill[FIXTURE_LAYERS];
     int64_t nnz[FIXTURE_LAYERS];
+    int64_t full_micro[2]; /* of fixture_step: first and last micro-batch (0, 1, ...) that found a spill array full; -1: none */
 } fixture_stats;
 
 static inline void fixture_stats_clear(fixture_stats *s) {
@@ -125,13 +154,15 @@ static inline int fixture_step(ember_model *model, const fixture_batch *batch, i
     for (int64_t layer = 0; layer < n_layers; layer++)
         l1[layer] = lambda[layer] / (double)(n_layers * n_inputs);
     const ember_loss_scale scale = {.ce = 1.0 / (double)n_targets, .l1 = l1};
+    int64_t full_micro[2] = {-1, -1};
     for (int repeats = 0;; repeats++) {
         fixture_stats_clear(s);
         if (tracker) ember_tracker_drop_step(tracker);
         check_ok(ember_model_zero_grad(model));
         ember_status status = EMBER_OK;
         int64_t full_layer = -1;
-        for (int64_t first = 0; status == EMBER_OK && first < batch->n_sequences; first += micro) {
+        int64_t first = 0;
+        for (; status == EMBER_OK && first < batch->n_sequences; first += micro) {
             const ember_micro_batch part = fixture_micro(batch, first, micro);
             status = ember_model_run(model, &part, &scale, &s->stats, tracker, &full_layer);
         }
@@ -139,8 +170,11 @@ static inline int fixture_step(ember_model *model, const fixture_batch *batch, i
             check_ok(status);
             assert_int_equal(s->stats.n_inputs, n_inputs);
             assert_int_equal(s->stats.n_targets, n_targets);
+            memcpy(s->full_micro, full_micro, sizeof full_micro);
             return repeats;
         }
+        full_micro[1] = first / micro - 1;
+        if (repeats == 0) full_micro[0] = full_micro[1];
         int64_t entries = 0;
         check_ok(ember_model_grow_spill(model, full_layer, &entries));
         assert_true(entries > 0);

@@ -36,7 +36,18 @@ typedef struct step_setup {
     int64_t compression;
     bool padding;
     const double *lambda;
+    bool quiet_start; /* next to no neuron fires in the first two sequences */
 } step_setup;
+
+enum { QUIET_ID = 36 };
+
+/* One ordinary token at the start of the first two sequences, then silent ones; none of these elsewhere. */
+static void quieten(fixture_batch *batch) {
+    for (int64_t i = 0; i < batch->n_sequences * batch->sequence_length; i++) {
+        const bool quiet = i < 2 * batch->sequence_length && i % batch->sequence_length > 0;
+        if (quiet || batch->input_ids[i] == QUIET_ID) batch->input_ids[i] = quiet ? QUIET_ID : 1;
+    }
+}
 
 static step_result run(const step_setup *setup) {
     ember_hparams p = wide_hparams();
@@ -57,6 +68,10 @@ static step_result run(const step_setup *setup) {
         check_ok(ember_model_set_mode(model, layer, setup->mode));
     fixture_fill(model);
     fixture_batch batch = fixture_batch_create(8, 9, p.vocab_size, setup->padding, false);
+    if (setup->quiet_start) {
+        fixture_silence(model, QUIET_ID);
+        quieten(&batch);
+    }
     step_result r = {.n = ember_hparams_n_elements(&p)};
     r.repeats = fixture_step(model, &batch, setup->micro, setup->lambda, &r.s, tracker);
     r.grads = calloc((size_t)r.n, sizeof(float));
@@ -169,20 +184,30 @@ static void test_threads_same_bits(void **state) {
     }
 }
 
-/* Half of 300 neurons fire, and 15 words a tile hold none of that: the first micro-batch that asks
- * for more than planned starts the step again, and its bits are those of a run planned for eight
- * times the tokens (whose default fits). */
+/* Half of 300 neurons fire, and 15 words a tile hold none of that. The first micro-batch is nearly silent and fits;
+ * a later one asks for more than planned, when there are gradients, sums and fire counts of the first already. The
+ * step starts again, and its bits are those of a run planned for many times the tokens (whose default fits). */
 static void test_spill_growth_same_bits(void **state) {
     (void)state;
-    step_setup setup = {
-        .mode = EMBER_MODE_TWELL, .micro = 2, .planned = 2, .n_threads = 2, .compression = 16, .padding = true, .lambda = lambdas};
+    step_setup setup = {.mode = EMBER_MODE_TWELL,
+                        .micro = 2,
+                        .planned = 2,
+                        .n_threads = 2,
+                        .compression = 16,
+                        .padding = true,
+                        .lambda = lambdas,
+                        .quiet_start = true};
     step_result grown = run(&setup);
     assert_true(grown.repeats > 0);
+    assert_true(grown.s.full_micro[0] >= 1);
+    assert_true(grown.s.full_micro[1] >= 1);
     assert_true(grown.s.spill[0] > 0);
     setup.planned = 1000;
     step_result planned = run(&setup);
     assert_int_equal(planned.repeats, 0);
+    assert_int_equal(planned.s.full_micro[0], -1);
     assert_memory_equal(planned.s.spill, grown.s.spill, sizeof grown.s.spill);
+    assert_memory_equal(planned.s.nnz, grown.s.nnz, sizeof grown.s.nnz);
     check_same_bits(&grown, &planned);
     result_free(&grown);
     result_free(&planned);
