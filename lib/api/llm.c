@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <string.h>
 
 #include "lib/api/llm_internal.h"
@@ -89,6 +90,9 @@ static ember_status load(ember_llm *llm, const ember_checkpoint *checkpoint, con
     return ember_model_choose_modes(llm->model, checkpoint, ffn_mode, llm->max_sequences * llm->max_sequence_length, llm->compression);
 }
 
+/* libhdf5 is for one thread at a time; contexts of different threads meet only where a file is open. */
+static pthread_mutex_t file_lock = PTHREAD_MUTEX_INITIALIZER;
+
 ember_status ember_llm_open(ember_llm **out, ember_context *context, const char *path, const ember_llm_options *options) {
     *out = NULL;
     const ember_llm_options defaults = {0};
@@ -96,6 +100,7 @@ ember_status ember_llm_open(ember_llm **out, ember_context *context, const char 
     ember_llm *llm = NULL;
     ember_checkpoint *checkpoint = NULL;
     ember_status status = EMBER_OK;
+    (void)pthread_mutex_lock(&file_lock);
     EMBER_TRY_GOTO(ember_allocate((void **)&llm, 1, sizeof *llm, "model handle"), done);
     llm->context = context;
     EMBER_TRY_GOTO(ember_bytes_printf(&llm->path, "%s", path), done);
@@ -105,6 +110,7 @@ ember_status ember_llm_open(ember_llm **out, ember_context *context, const char 
     llm = NULL;
 done:
     if (checkpoint) ember_checkpoint_close(checkpoint);
+    (void)pthread_mutex_unlock(&file_lock);
     ember_llm_free(llm);
     return status;
 }

@@ -8,14 +8,14 @@
  * handler is never installed; every file is closed by hand or given up on purpose. */
 ember_status h5_library(void) {
     static bool ready;
-    if (ready) {
-        (void)H5Eclear2(H5E_DEFAULT);
-        return EMBER_OK;
+    if (!ready) {
+        (void)H5dont_atexit();
+        if (H5open() < 0) return ember_fail(EMBER_E_IO, "libhdf5 cannot start");
+        ready = true;
     }
-    (void)H5dont_atexit();
-    if (H5open() < 0) return ember_fail(EMBER_E_IO, "libhdf5 cannot start");
+    /* Each thread has an error stack of its own, which prints until it is told not to. */
     (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    ready = true;
+    (void)H5Eclear2(H5E_DEFAULT);
     return EMBER_OK;
 }
 

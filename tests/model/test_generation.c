@@ -1,6 +1,7 @@
 /* rooms: api model config data checkpoints kernels h5 base */
 /* The public interface over a small checkpoint with the bytes tokenizer: where generation starts and ends, that
  * streamed text is the decoded text, and that evaluation is a ratio of sums. */
+#include <pthread.h>
 #include <unistd.h>
 
 #include "checkpoints/checkpoint.h"
@@ -513,14 +514,106 @@ static void test_opening_refusals(void **state) {
     ember_generation_free(NULL);
 }
 
+enum { N_OPENERS = 4, N_OPENINGS = 12 };
+
+typedef struct opener {
+    const char *path;
+    ember_status status;
+    char message[256];
+} opener;
+
+static void *open_many(void *argument) {
+    opener *o = argument;
+    ember_context *context = NULL;
+    const ember_context_options options = {.device = "cpu", .n_threads = 1};
+    o->status = ember_context_create(&context, &options);
+    for (int i = 0; i < N_OPENINGS && o->status == EMBER_OK; i++) {
+        ember_llm *llm = NULL;
+        const ember_llm_options opening = {.verify = true};
+        o->status = ember_llm_open(&llm, context, o->path, &opening);
+        ember_llm_free(llm);
+    }
+    if (o->status != EMBER_OK) (void)snprintf(o->message, sizeof o->message, "%s", ember_last_error());
+    ember_context_free(context);
+    return NULL;
+}
+
+/* A context a thread is allowed, so their models may be opened at the same time, although libhdf5 is for one thread. */
+static void test_opening_in_threads(void **state) {
+    world *w = *state;
+    const ember_hparams p = byte_hparams();
+    opener openers[N_OPENERS];
+    pthread_t threads[N_OPENERS];
+    write_checkpoint(w->checkpoint, &p, true);
+    for (int i = 0; i < N_OPENERS; i++) {
+        openers[i] = (opener){.path = w->checkpoint};
+        assert_int_equal(pthread_create(&threads[i], NULL, open_many, &openers[i]), 0);
+    }
+    for (int i = 0; i < N_OPENERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < N_OPENERS; i++)
+        if (openers[i].status != EMBER_OK) fail_msg("thread %d: %s", i, openers[i].message);
+}
+
+static void *open_damaged(void *argument) {
+    opener *o = argument;
+    ember_context *context = NULL;
+    ember_llm *llm = NULL;
+    const ember_context_options options = {.device = "cpu", .n_threads = 1};
+    o->status = ember_context_create(&context, &options);
+    if (o->status == EMBER_OK) o->status = ember_llm_open(&llm, context, o->path, NULL);
+    ember_context_free(context);
+    return NULL;
+}
+
+/* libhdf5 prints its errors, thread by thread, unless told otherwise in each; the library prints nothing. */
+static void test_threads_print_nothing(void **state) {
+    world *w = *state;
+    ember_hparams p = byte_hparams();
+    ember_llm *llm = open_llm(w, &p); /* libhdf5 is set up by this thread */
+    ember_llm_free(llm);
+    FILE *file = fopen(w->checkpoint, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 112, SEEK_SET), 0); /* the head of the root group */
+    assert_int_equal(fwrite("\377\377\377\377", 1, 4, file), 4);
+    assert_int_equal(fclose(file), 0);
+
+    FILE *said = tmpfile();
+    assert_non_null(said);
+    (void)fflush(stderr);
+    const int before = dup(STDERR_FILENO);
+    assert_true(before >= 0 && dup2(fileno(said), STDERR_FILENO) >= 0);
+    pthread_t thread;
+    opener o = {.path = w->checkpoint};
+    const int failed = pthread_create(&thread, NULL, open_damaged, &o);
+    if (!failed) (void)pthread_join(thread, NULL);
+    (void)fflush(stderr);
+    (void)dup2(before, STDERR_FILENO);
+    (void)close(before);
+    assert_int_equal(failed, 0);
+    assert_int_not_equal(o.status, EMBER_OK);
+    assert_int_equal(fseek(said, 0, SEEK_END), 0);
+    assert_int_equal(ftell(said), 0);
+    (void)fclose(said);
+}
+
 #define in_world(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_world(test_context_limits), in_world(test_empty_prompt),          in_world(test_end_tokens),
-        in_world(test_turns),          in_world(test_streamed_is_decoded),   in_world(test_text_and_ids),
-        in_world(test_evaluation),     in_world(test_evaluation_refusals),   in_world(test_opening_refusals),
-        in_world(test_twell_is_twell), in_world(test_costs_of_other_shapes),
+        in_world(test_context_limits),
+        in_world(test_empty_prompt),
+        in_world(test_end_tokens),
+        in_world(test_turns),
+        in_world(test_streamed_is_decoded),
+        in_world(test_text_and_ids),
+        in_world(test_evaluation),
+        in_world(test_evaluation_refusals),
+        in_world(test_opening_refusals),
+        in_world(test_twell_is_twell),
+        in_world(test_costs_of_other_shapes),
+        in_world(test_opening_in_threads),
+        in_world(test_threads_print_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
