@@ -44,31 +44,14 @@ static ember_status feed_forward_backward(ember_model *model, int64_t layer, con
 static ember_status position_backward(ember_model *model, int64_t layer, const model_pass *pass) {
     const ember_hparams *p = &model->hparams;
     const layer_params *w = &model->layers[layer].params;
-    const layer_arrays *a = &model->layers[layer].arrays;
-    const ember_rope_args rope = {.n_tokens = pass->n_tokens,
-                                  .n_heads = p->num_attention_heads,
-                                  .n_kv_heads = p->num_key_value_heads,
-                                  .head_dim = p->head_dim,
-                                  .qkv = model->d_qkv,
-                                  .positions = model->positions,
-                                  .cos_table = pass->cos_table,
-                                  .sin_table = pass->sin_table,
-                                  .backward = true};
+    ember_rope_args rope = model_rope_args(model, pass, model->d_qkv);
+    rope.backward = true;
     EMBER_TRY(model->backend->ops->rope(model->backend, &rope));
     if (!p->qk_norm) return EMBER_OK;
-    const ember_qknorm_args qknorm = {.n_tokens = pass->n_tokens,
-                                      .n_heads = p->num_attention_heads,
-                                      .n_kv_heads = p->num_key_value_heads,
-                                      .head_dim = p->head_dim,
-                                      .eps = p->rms_norm_eps,
-                                      .qkv = a->qkv,
-                                      .x_qk = a->x_qk,
-                                      .rstd = a->rstd_qk,
-                                      .q_weight = w->q_norm->value.data,
-                                      .k_weight = w->k_norm->value.data,
-                                      .d_qkv = model->d_qkv,
-                                      .d_q_weight = w->q_norm->grad.data,
-                                      .d_k_weight = w->k_norm->grad.data};
+    ember_qknorm_args qknorm = model_qknorm_args(model, layer, pass);
+    qknorm.d_qkv = model->d_qkv;
+    qknorm.d_q_weight = w->q_norm->grad.data;
+    qknorm.d_k_weight = w->k_norm->grad.data;
     return model->backend->ops->qknorm_backward(model->backend, &qknorm);
 }
 
@@ -84,17 +67,9 @@ static ember_status attention_backward(ember_model *model, int64_t layer, const 
     const int64_t q_columns = model_q_columns(p);
     EMBER_TRY(ops->linear_backward_weight(model->backend, w->o->grad, NULL, d_residual, model_matrix(a->heads_out, n, q_columns)));
     EMBER_TRY(ops->linear_backward_input(model->backend, model_matrix(model->d_heads, n, q_columns), d_residual, w->o->value, 0.0f));
-    const ember_attention_args args = {.n_sequences = pass->n_sequences,
-                                       .sequence_length = pass->sequence_length,
-                                       .n_heads = p->num_attention_heads,
-                                       .n_kv_heads = p->num_key_value_heads,
-                                       .head_dim = p->head_dim,
-                                       .qkv = a->qkv,
-                                       .document_start = pass->document_start,
-                                       .out = a->heads_out,
-                                       .lse = a->lse,
-                                       .d_out = model->d_heads,
-                                       .d_qkv = model->d_qkv};
+    ember_attention_args args = model_attention_args(model, layer, pass);
+    args.d_out = model->d_heads;
+    args.d_qkv = model->d_qkv;
     EMBER_TRY(ops->attention_backward(model->backend, &args));
     EMBER_TRY(position_backward(model, layer, pass));
     EMBER_TRY(ops->linear_backward_weight(model->backend, model_qkv_matrix(model, layer, true), w->q_bias ? w->q_bias->grad.data : NULL,

@@ -2,6 +2,48 @@
 #include "lib/base/status.h"
 #include "lib/model/model_internal.h"
 
+ember_attention_args model_attention_args(const ember_model *model, int64_t layer, const model_pass *pass) {
+    const ember_hparams *p = &model->hparams;
+    const layer_arrays *a = &model->layers[layer].arrays;
+    return (ember_attention_args){.n_sequences = pass->n_sequences,
+                                  .sequence_length = pass->sequence_length,
+                                  .n_heads = p->num_attention_heads,
+                                  .n_kv_heads = p->num_key_value_heads,
+                                  .head_dim = p->head_dim,
+                                  .qkv = a->qkv,
+                                  .document_start = pass->document_start,
+                                  .out = a->heads_out,
+                                  .lse = a->lse};
+}
+
+ember_qknorm_args model_qknorm_args(const ember_model *model, int64_t layer, const model_pass *pass) {
+    const ember_hparams *p = &model->hparams;
+    const layer_params *w = &model->layers[layer].params;
+    const layer_arrays *a = &model->layers[layer].arrays;
+    return (ember_qknorm_args){.n_tokens = pass->n_tokens,
+                               .n_heads = p->num_attention_heads,
+                               .n_kv_heads = p->num_key_value_heads,
+                               .head_dim = p->head_dim,
+                               .eps = p->rms_norm_eps,
+                               .qkv = a->qkv,
+                               .x_qk = a->x_qk,
+                               .rstd = a->rstd_qk,
+                               .q_weight = w->q_norm->value.data,
+                               .k_weight = w->k_norm->value.data};
+}
+
+ember_rope_args model_rope_args(const ember_model *model, const model_pass *pass, float *qkv) {
+    const ember_hparams *p = &model->hparams;
+    return (ember_rope_args){.n_tokens = pass->n_tokens,
+                             .n_heads = p->num_attention_heads,
+                             .n_kv_heads = p->num_key_value_heads,
+                             .head_dim = p->head_dim,
+                             .qkv = qkv,
+                             .positions = model->positions,
+                             .cos_table = pass->cos_table,
+                             .sin_table = pass->sin_table};
+}
+
 static ember_status attention(ember_model *model, int64_t layer, const model_pass *pass) {
     const ember_hparams *p = &model->hparams;
     const ember_ops *ops = model->backend->ops;
@@ -21,26 +63,10 @@ static ember_status attention(ember_model *model, int64_t layer, const model_pas
     EMBER_TRY(ops->linear_forward(model->backend, model_matrix(a->qkv, n, qkv_columns), model_matrix(a->normed_in, n, d),
                                   model_qkv_matrix(model, layer, false), w->q_bias ? w->q_bias->value.data : NULL, 0.0f));
     if (p->qk_norm) {
-        const ember_qknorm_args qknorm = {.n_tokens = n,
-                                          .n_heads = p->num_attention_heads,
-                                          .n_kv_heads = p->num_key_value_heads,
-                                          .head_dim = p->head_dim,
-                                          .eps = p->rms_norm_eps,
-                                          .qkv = a->qkv,
-                                          .x_qk = a->x_qk,
-                                          .rstd = a->rstd_qk,
-                                          .q_weight = w->q_norm->value.data,
-                                          .k_weight = w->k_norm->value.data};
+        const ember_qknorm_args qknorm = model_qknorm_args(model, layer, pass);
         EMBER_TRY(ops->qknorm_forward(model->backend, &qknorm));
     }
-    const ember_rope_args rope = {.n_tokens = n,
-                                  .n_heads = p->num_attention_heads,
-                                  .n_kv_heads = p->num_key_value_heads,
-                                  .head_dim = p->head_dim,
-                                  .qkv = a->qkv,
-                                  .positions = model->positions,
-                                  .cos_table = pass->cos_table,
-                                  .sin_table = pass->sin_table};
+    const ember_rope_args rope = model_rope_args(model, pass, a->qkv);
     EMBER_TRY(ops->rope(model->backend, &rope));
     if (pass->k_cache) {
         const ember_attention_cached_args cached = {.n_new = n,
@@ -55,15 +81,7 @@ static ember_status attention(ember_model *model, int64_t layer, const model_pas
                                                     .out = a->heads_out};
         EMBER_TRY(ops->attention_cached(model->backend, &cached));
     } else {
-        const ember_attention_args full = {.n_sequences = pass->n_sequences,
-                                           .sequence_length = pass->sequence_length,
-                                           .n_heads = p->num_attention_heads,
-                                           .n_kv_heads = p->num_key_value_heads,
-                                           .head_dim = p->head_dim,
-                                           .qkv = a->qkv,
-                                           .document_start = pass->document_start,
-                                           .out = a->heads_out,
-                                           .lse = a->lse};
+        const ember_attention_args full = model_attention_args(model, layer, pass);
         EMBER_TRY(ops->attention_forward(model->backend, &full));
     }
     EMBER_TRY(ops->linear_forward(model->backend, model_matrix(a->x_mid, n, d), model_matrix(a->heads_out, n, model_q_columns(p)),

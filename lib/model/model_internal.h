@@ -130,4 +130,10 @@ EMBER_CHECKED ember_status model_backward(ember_model *model, const model_pass *
 EMBER_CHECKED ember_status model_load_batch(ember_model *model, const ember_micro_batch *batch, model_pass *pass);
 EMBER_CHECKED ember_status model_check_ids(const ember_model *model, const char *what, const int32_t *ids, int64_t n, int32_t lowest);
 
+/* What forward and backward of a layer tell an operation alike; the caller adds the gradients. */
+ember_attention_args model_attention_args(const ember_model *model, int64_t layer, const model_pass *pass);
+ember_qknorm_args model_qknorm_args(const ember_model *model, int64_t layer, const model_pass *pass);
+/* `qkv`: the values (forward) or their gradient (backward). */
+ember_rope_args model_rope_args(const ember_model *model, const model_pass *pass, float *qkv);
+
 #endif
