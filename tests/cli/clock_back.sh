@@ -2,15 +2,7 @@
 # The wall clock goes back an hour at each look, or stands still; then every clock stands still. Speeds and times stay
 # finite and positive, runs end, files are the same.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 cat > clock.c <<'END'
 #define _GNU_SOURCE

@@ -2,15 +2,7 @@
 # generate and eval pack the FFN as the run did: its cost table is for that compression alone. And twell stays twell where every
 # second neuron fires and most of them overflow their tiles.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 i=0
 while [ $i -lt 100 ]; do

@@ -1,15 +1,7 @@
 #!/bin/sh
 # `ember train --dry-run`: what a bad config gives, and what a good one prints. Nothing is written either way.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 cat > good.yaml <<'END'
 model: {vocab_size: 64, hidden_size: 16, intermediate_size: 24, num_hidden_layers: 2, num_attention_heads: 2}

@@ -2,15 +2,7 @@
 # A model trained here on bytes, so that nothing from outside is needed: every option of generate and eval does what it says,
 # at its edges too.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 i=0
 while [ $i -lt 200 ]; do

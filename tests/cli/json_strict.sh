@@ -3,15 +3,7 @@
 # nothing in the window, names with quotes, control bytes and broken UTF-8. JSON is JSON (no NaN, no Infinity, no duplicate
 # key), CSV has the same number of fields in each line.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 command -v python3 > /dev/null || { echo "skipped: python3 is missing" && exit 77; }
 
 cat > strict.py <<'END'

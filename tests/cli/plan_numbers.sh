@@ -1,15 +1,7 @@
 #!/bin/sh
 # `ember plan`: parameters and bytes of known models, JSON, a model far larger than this machine in little memory.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 cat > tiny.yaml <<'END'
 model: {vocab_size: 64, hidden_size: 16, intermediate_size: 24, num_hidden_layers: 2, num_attention_heads: 2, num_key_value_heads: 1}

@@ -4,15 +4,7 @@
 set -u
 # Four threads may share two processors.
 export OMP_WAIT_POLICY=passive
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 command -v h5dump > /dev/null || { echo "skipped: h5dump is missing" && exit 77; }
 
 text() {

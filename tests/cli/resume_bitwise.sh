@@ -2,15 +2,7 @@
 # 20 steps at once = 10 and 10 = stopped by a signal at some moment and resumed, in every dataset but the speeds,
 # with one thread and with two, under ffn.mode auto with one shared cost table.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 i=0
 while [ $i -lt 400 ]; do

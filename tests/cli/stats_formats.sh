@@ -2,15 +2,7 @@
 # `ember stats`: the table, strict JSON, CSV with equal fields in each line, numbers that agree with each other, and the
 # edges: a silent layer, no window, lambda 0, a weight that is no number, paths that no text encoding explains.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 cat > tiny.yaml <<'END'
 run: {threads: 1, output: run}

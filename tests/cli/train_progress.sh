@@ -2,15 +2,7 @@
 # What training prints and where: plain lines in a log, one refreshed line on a terminal, log.every, a
 # metrics file of strict JSON, the summary, exit codes.
 set -u
-ember=$1
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failed=0
-fail() {
-    echo "FAILED: $*"
-    failed=1
-}
+. "$(dirname "$0")/cli_scratch.sh"
 
 cat > tiny.yaml <<'END'
 run: {threads: 1}
